@@ -1,0 +1,42 @@
+//! How typed values travel as payload text.
+//!
+//! Strings travel as they are, everything else as compact JSON.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+/// The payload text of a value.
+///
+/// ```
+/// use everturn_core::codec;
+///
+/// assert_eq!(codec::encode(&"abc").unwrap(), "abc");
+/// assert_eq!(codec::encode(&vec![1, 2]).unwrap(), "[1,2]");
+/// ```
+///
+/// # Errors
+/// The text of the serialisation error.
+pub fn encode<T: Serialize + ?Sized>(value: &T) -> Result<String, String> {
+    match serde_json::to_value(value).map_err(|error| error.to_string())? {
+        Value::String(text) => Ok(text),
+        other => Ok(other.to_string()),
+    }
+}
+
+/// The value of a payload text: the text as JSON, or else the text itself as a JSON string.
+///
+/// ```
+/// use everturn_core::codec;
+///
+/// assert_eq!(codec::decode::<String>("abc").unwrap(), "abc");
+/// assert_eq!(codec::decode::<u32>("7").unwrap(), 7);
+/// ```
+///
+/// # Errors
+/// The text of the error of the second try.
+pub fn decode<T: DeserializeOwned>(text: &str) -> Result<T, String> {
+    serde_json::from_str(text)
+        .or_else(|_| serde_json::from_value(Value::String(text.to_owned())))
+        .map_err(|error| error.to_string())
+}

@@ -1,0 +1,197 @@
+//! Why an orchestration or an activity failed, as it is recorded in history.
+
+use serde::{Deserialize, Serialize};
+
+/// The recorded reason of a failure.
+///
+/// Only [`ErrorDetails::Application`] failures of activities and children are delivered to orchestration code; the other
+/// three end the waiting orchestration with the same details.
+///
+/// ```
+/// use everturn_core::{AppErrorKind, ErrorDetails};
+///
+/// let details = ErrorDetails::Application {
+///     kind: AppErrorKind::Cancelled { reason: "customer left".into() },
+///     message: String::new(),
+///     retryable: false,
+/// };
+/// assert_eq!(details.category(), "application");
+/// assert_eq!(details.display_message(), "canceled: customer left");
+/// ```
+#[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
+pub enum ErrorDetails {
+    /// The engine or its store could not do its part.
+    Infrastructure {
+        /// What was being done.
+        operation: String,
+        /// What went wrong.
+        message: String,
+        /// Whether trying again may help.
+        retryable: bool,
+    },
+    /// The code does not fit the recorded history.
+    Configuration {
+        /// What kind of mismatch.
+        kind: ConfigErrorKind,
+        /// What it concerns; may be empty.
+        resource: String,
+        /// The mismatch in words.
+        message: Option<String>,
+    },
+    /// The user's code failed, or was cancelled.
+    Application {
+        /// Whose failure it is.
+        kind: AppErrorKind,
+        /// The error text.
+        message: String,
+        /// Whether trying again may help.
+        retryable: bool,
+    },
+    /// A message was tried too often.
+    Poison {
+        /// How often it was fetched.
+        attempt_count: u32,
+        /// How often it may be fetched.
+        max_attempts: u32,
+        /// What it was.
+        message_type: PoisonMessageType,
+        /// The message itself as JSON, or the deserialisation error.
+        message: String,
+    },
+}
+
+/// Kinds of [`ErrorDetails::Configuration`].
+#[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
+pub enum ConfigErrorKind {
+    /// The code asked for something else than history records.
+    Nondeterminism,
+}
+
+/// Kinds of [`ErrorDetails::Application`].
+#[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
+pub enum AppErrorKind {
+    /// An activity failed.
+    ActivityFailed,
+    /// An orchestration failed.
+    OrchestrationFailed,
+    /// An orchestration panicked.
+    Panicked,
+    /// An orchestration was cancelled.
+    Cancelled {
+        /// The reason given.
+        reason: String,
+    },
+}
+
+/// What kind of message was tried too often.
+#[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
+pub enum PoisonMessageType {
+    /// A turn of an orchestration.
+    Orchestration {
+        /// The instance.
+        instance: String,
+        /// Its execution.
+        execution_id: u64,
+    },
+    /// An activity.
+    Activity {
+        /// The instance that asked for it.
+        instance: String,
+        /// Its execution.
+        execution_id: u64,
+        /// Registered name of the activity.
+        activity_name: String,
+        /// Its schedule event.
+        activity_id: u64,
+    },
+    /// A history that cannot be read.
+    FailedDeserialization {
+        /// The instance.
+        instance: String,
+        /// Its execution.
+        execution_id: u64,
+        /// What could not be read.
+        error: String,
+    },
+}
+
+impl ErrorDetails {
+    /// An application failure of an activity, not retryable.
+    pub fn activity_failed(message: impl Into<String>) -> Self {
+        Self::application(AppErrorKind::ActivityFailed, message)
+    }
+
+    /// An application failure of an orchestration, not retryable.
+    pub fn orchestration_failed(message: impl Into<String>) -> Self {
+        Self::application(AppErrorKind::OrchestrationFailed, message)
+    }
+
+    /// The details of a cancelled orchestration.
+    pub fn cancelled(reason: impl Into<String>) -> Self {
+        Self::application(AppErrorKind::Cancelled { reason: reason.into() }, "")
+    }
+
+    /// A mismatch between the code and its history.
+    pub fn nondeterminism(message: impl Into<String>) -> Self {
+        Self::Configuration {
+            kind: ConfigErrorKind::Nondeterminism,
+            resource: String::new(),
+            message: Some(message.into()),
+        }
+    }
+
+    pub(crate) fn application(kind: AppErrorKind, message: impl Into<String>) -> Self {
+        Self::Application { kind, message: message.into(), retryable: false }
+    }
+
+    /// `infrastructure`, `configuration`, `application` or `poison`.
+    pub fn category(&self) -> &'static str {
+        match self {
+            Self::Infrastructure { .. } => "infrastructure",
+            Self::Configuration { .. } => "configuration",
+            Self::Application { .. } => "application",
+            Self::Poison { .. } => "poison",
+        }
+    }
+
+    /// Whether trying again may help.
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Self::Infrastructure { retryable, .. } | Self::Application { retryable, .. } => *retryable,
+            Self::Configuration { .. } | Self::Poison { .. } => false,
+        }
+    }
+
+    /// The failure in one line, as orchestration code and clients see it.
+    pub fn display_message(&self) -> String {
+        match self {
+            Self::Infrastructure { operation, message, .. } => {
+                format!("infrastructure:{operation}: {message}")
+            }
+            Self::Configuration { message: Some(message), .. } => format!("nondeterministic: {message}"),
+            Self::Configuration { resource, message: None, .. } => format!("nondeterministic in {resource}"),
+            Self::Application { kind, message, .. } => match kind {
+                AppErrorKind::Cancelled { reason } => format!("canceled: {reason}"),
+                AppErrorKind::Panicked => format!("orchestration panicked: {message}"),
+                AppErrorKind::ActivityFailed | AppErrorKind::OrchestrationFailed => message.clone(),
+            },
+            Self::Poison { attempt_count, max_attempts, message_type, .. } => {
+                poison_message(*attempt_count, *max_attempts, message_type)
+            }
+        }
+    }
+}
+
+fn poison_message(attempts: u32, max: u32, what: &PoisonMessageType) -> String {
+    match what {
+        PoisonMessageType::Orchestration { instance, .. } => {
+            format!("poison: orchestration {instance} exceeded {attempts} attempts (max {max})")
+        }
+        PoisonMessageType::Activity { activity_name, activity_id, .. } => {
+            format!("poison: activity {activity_name}#{activity_id} exceeded {attempts} attempts (max {max})")
+        }
+        PoisonMessageType::FailedDeserialization { instance, error, .. } => format!(
+            "poison: orchestration {instance} history deserialization failed after {attempts} attempts (max {max}): {error}"
+        ),
+    }
+}

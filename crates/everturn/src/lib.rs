@@ -1,0 +1,2 @@
+//! Durable execution as a library.
+#![forbid(unsafe_code)]

@@ -1,0 +1,28 @@
+//! The storage contract of Everturn.
+//!
+//! A [`Provider`] is storage, two queues with locks, and the checks that make a lock mean something. What it must do is
+//! in the documentation of each method.
+#![forbid(unsafe_code)]
+
+mod clock;
+mod error;
+mod locks;
+pub mod management;
+mod provider;
+mod tags;
+mod types;
+mod warm;
+mod watch;
+
+pub use clock::{Clock, ManualClock, SystemClock};
+pub use error::ProviderError;
+pub use locks::{LockKind, LockRenewal};
+pub use management::ProviderAdmin;
+pub use provider::{Provider, status_of};
+pub use tags::TagFilter;
+pub use types::{
+    DispatcherCapabilityFilter, ExecutionMetadata, OrchestrationItem, ScheduledActivityIdentifier,
+    SessionFetchConfig,
+};
+pub use warm::{CheckIn, FetchedTurn, LentInstance, Stamp, TurnCommit, WarmView};
+pub use watch::InstanceWatch;

@@ -1,0 +1,2 @@
+//! Everturn's embedded provider.
+#![forbid(unsafe_code)]
