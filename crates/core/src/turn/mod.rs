@@ -4,9 +4,34 @@
 //! or from a fresh start event ([`Execution::begin`]), takes a turn for each batch of messages, and can be kept between
 //! turns: the next turn then applies only what is new. Live and replay are the same loop.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 
-use crate::{ErrorDetails, Event, KvEntry, OrchestrationHandlerRef, WorkItem};
+use crate::action::Emitted;
+use crate::context::OrchestrationContext;
+use crate::exchange::Exchange;
+use crate::limits::MAX_DECISIONS_PER_TURN;
+use crate::{AppErrorKind, ErrorDetails, Event, EventKind, KvEntry, OrchestrationHandlerRef, WorkItem};
+
+mod apply;
+mod convert;
+mod decide;
+mod effects;
+mod finalise;
+mod ledger;
+mod matching;
+mod start;
+mod violations;
+
+use apply::Open;
+use convert::{Converted, convert};
+use decide::Draft;
+use ledger::Ledger;
+use start::Start;
 
 /// Where a turn gets the time from.
 pub trait TurnClock {
@@ -71,51 +96,281 @@ pub struct Turn {
     pub cancelled_activities: Vec<u64>,
 }
 
+type Code = Pin<Box<dyn Future<Output = Result<String, String>> + Send>>;
+
+/// What an execution costs in memory before it was given anything: its future, its maps, its place in a cache.
+const BASE_WEIGHT_BYTES: usize = 4096;
+
 /// One execution of an instance in memory.
-pub struct Execution {}
+///
+/// Dropping it is silent: nothing is cancelled by it.
+pub struct Execution {
+    exchange: Arc<Exchange>,
+    identity: ExecutionIdentity,
+    start: Option<Start>,
+    /// The running code; `None` once it returned or was given up.
+    code: Option<Code>,
+    output: Option<Result<String, String>>,
+    must_poll: bool,
+    /// What the code asked for and history does not have yet, oldest first.
+    line: VecDeque<Emitted>,
+    open: HashMap<u64, Open>,
+    ledger: Ledger,
+    payload_bytes_max: usize,
+    /// Stored events that the code has not been through.
+    unreplayed: Vec<Event>,
+    /// The start event that the first turn records.
+    fresh_start: Option<Event>,
+    begun: bool,
+}
 
 impl Execution {
     /// A new execution; its first turn records `start`, which must be an `OrchestrationStarted` event.
     pub fn begin(
-        _handler: OrchestrationHandlerRef,
-        _identity: ExecutionIdentity,
-        _start: Event,
-        _kv: HashMap<String, KvEntry>,
-        _payload_bytes_max: usize,
+        handler: OrchestrationHandlerRef,
+        identity: ExecutionIdentity,
+        start: Event,
+        kv: HashMap<String, KvEntry>,
+        payload_bytes_max: usize,
     ) -> Self {
-        Self {}
+        let mut execution = Self::new(handler, identity, Some(&start), false, kv, payload_bytes_max);
+        execution.fresh_start = Some(start);
+        execution
     }
 
     /// An execution as its stored history left it; the history is replayed in the next turn.
     pub fn replay(
-        _handler: OrchestrationHandlerRef,
-        _identity: ExecutionIdentity,
-        _history: Vec<Event>,
-        _kv: HashMap<String, KvEntry>,
-        _payload_bytes_max: usize,
+        handler: OrchestrationHandlerRef,
+        identity: ExecutionIdentity,
+        history: Vec<Event>,
+        kv: HashMap<String, KvEntry>,
+        payload_bytes_max: usize,
     ) -> Self {
-        Self {}
+        let mut execution = Self::new(handler, identity, history.first(), true, kv, payload_bytes_max);
+        for event in &history {
+            execution.ledger.record(event);
+        }
+        execution.unreplayed = history;
+        execution
+    }
+
+    fn new(
+        handler: OrchestrationHandlerRef,
+        identity: ExecutionIdentity,
+        first: Option<&Event>,
+        replaying: bool,
+        kv: HashMap<String, KvEntry>,
+        payload_bytes_max: usize,
+    ) -> Self {
+        let exchange = Arc::new(Exchange::new(identity.clone(), replaying, kv));
+        let start = first.and_then(Start::of);
+        {
+            let mut state = exchange.state();
+            state.last_event_ms = first.map_or(0, |event| event.timestamp_ms);
+            state.custom_status = start.as_ref().and_then(|start| start.initial_custom_status.clone());
+        }
+        let ctx = OrchestrationContext::new(Arc::clone(&exchange));
+        let input = start.as_ref().map(|start| start.input.clone()).unwrap_or_default();
+        Self {
+            exchange,
+            identity,
+            start,
+            code: Some(Box::pin(async move { handler.invoke(ctx, input).await })),
+            output: None,
+            must_poll: true,
+            line: VecDeque::new(),
+            open: HashMap::new(),
+            ledger: Ledger::default(),
+            payload_bytes_max,
+            unreplayed: Vec::new(),
+            fresh_start: None,
+            begun: false,
+        }
     }
 
     /// Takes a turn: applies the messages and runs the code until it waits.
     ///
     /// After any outcome but [`TurnOutcome::Continue`] the execution is over and must be dropped.
-    pub fn take_turn(&mut self, _messages: Vec<WorkItem>, _clock: &dyn TurnClock) -> Turn {
-        unimplemented!()
+    pub fn take_turn(&mut self, messages: Vec<WorkItem>, clock: &dyn TurnClock) -> Turn {
+        let persisted = std::mem::take(&mut self.unreplayed);
+        let mut draft = Draft::default();
+        if let Some(start) = self.fresh_start.take() {
+            self.ledger.record(&start);
+            draft.delta.push(start);
+        }
+        let was_terminal = self.ledger.is_terminal();
+        let Converted { events, abort } = convert(&mut self.ledger, &self.identity, messages, clock);
+        draft.delta.extend(events);
+        draft.fix(&self.ledger);
+
+        if let Some(details) = abort {
+            return self.fail_hard(draft, details, clock);
+        }
+        if was_terminal {
+            return Turn::nothing();
+        }
+        let ran = self
+            .check_beginning(&persisted, &draft.delta)
+            .and_then(|()| self.apply_all(&persisted, &draft.delta, clock))
+            .and_then(|()| self.decide_all(&mut draft, clock))
+            .and_then(|()| self.check_limits(&draft));
+        match ran {
+            Ok(()) => self.finalise(draft, clock),
+            Err(details) => self.fail_hard(draft, details, clock),
+        }
     }
 
     /// The id of the last event, those of the last turn included.
     pub fn last_event_id(&self) -> u64 {
-        0
+        self.ledger.last_event_id()
     }
 
     /// How many events the history has, those of the last turn included.
     pub fn event_count(&self) -> usize {
-        0
+        self.ledger.event_count()
     }
 
     /// An estimate of the memory this execution holds: a base, and the payloads it was given.
+    ///
+    /// The size of a future cannot be measured from outside, so this is an estimate and no more.
     pub fn weight_bytes(&self) -> usize {
-        0
+        let input = self.start.as_ref().map_or(0, |start| start.input.len());
+        BASE_WEIGHT_BYTES + input + self.ledger.payload_bytes()
     }
+
+    /// A history must begin with its start event; nothing else about its ids is taken for granted.
+    fn check_beginning(&mut self, persisted: &[Event], fresh: &[Event]) -> Result<(), ErrorDetails> {
+        if std::mem::replace(&mut self.begun, true) {
+            return Ok(());
+        }
+        match persisted.first().or(fresh.first()) {
+            None => Err(ErrorDetails::nondeterminism("corrupted history: empty")),
+            Some(Event { kind: EventKind::OrchestrationStarted { .. }, .. }) => Ok(()),
+            Some(_) => Err(ErrorDetails::nondeterminism(
+                "corrupted history: first event must be OrchestrationStarted",
+            )),
+        }
+    }
+
+    /// The loop, live and replay alike: an owed poll is made before the next event is applied.
+    fn apply_all(
+        &mut self,
+        persisted: &[Event],
+        fresh: &[Event],
+        clock: &dyn TurnClock,
+    ) -> Result<(), ErrorDetails> {
+        let mut events = persisted.iter().chain(fresh).enumerate().peekable();
+        while let Some((index, event)) = events.next() {
+            self.make_owed_poll(clock)?;
+            if self.output.is_some() {
+                // The rest stays in history unapplied; a successor still inherits its unread messages.
+                let rest = std::iter::once(event).chain(events.map(|(_, event)| event));
+                self.keep_unread(rest);
+                break;
+            }
+            if index >= persisted.len() {
+                self.exchange.state().replaying = false;
+            }
+            self.apply(event, events.peek().map(|(_, next)| *next))?;
+        }
+        self.make_owed_poll(clock)?;
+        self.exchange.state().replaying = false;
+        Ok(())
+    }
+
+    fn keep_unread<'a>(&self, events: impl Iterator<Item = &'a Event>) {
+        let mut state = self.exchange.state();
+        for event in events {
+            if let EventKind::QueueEventDelivered { name, data } = &event.kind {
+                state.queues.arrive(name, data);
+            }
+        }
+    }
+
+    fn make_owed_poll(&mut self, clock: &dyn TurnClock) -> Result<(), ErrorDetails> {
+        if self.must_poll && self.output.is_none() { self.poll(clock) } else { Ok(()) }
+    }
+
+    /// Polls the code once and takes over what it asked for.
+    fn poll(&mut self, clock: &dyn TurnClock) -> Result<(), ErrorDetails> {
+        self.must_poll = false;
+        self.exchange.state().begin_poll(clock.store_ms());
+        let code = &mut self.code;
+        let exchange = &self.exchange;
+        let polled = catch_unwind(AssertUnwindSafe(|| poll_code(code, exchange)));
+        let mut state = self.exchange.state();
+        self.line.extend(state.end_poll());
+        if state.turn_limit_hit {
+            return Err(turn_limit());
+        }
+        self.output = polled.map_err(|panic| panicked(panic.as_ref()))?;
+        Ok(())
+    }
+}
+
+/// One poll; a code that returned is dropped within it, so that what it still held is dropped like a local.
+fn poll_code(code: &mut Option<Code>, exchange: &Exchange) -> Option<Result<String, String>> {
+    let mut cx = Context::from_waker(Waker::noop());
+    let output = match code.as_mut()?.as_mut().poll(&mut cx) {
+        Poll::Ready(output) => output,
+        Poll::Pending => {
+            let state = exchange.state();
+            if state.continue_as_new_asked || state.waits_on_something_durable() {
+                return None;
+            }
+            Err("the orchestration waits on something that is not durable: await only futures made by its context"
+                .to_owned())
+        }
+    };
+    *code = None;
+    Some(output)
+}
+
+impl Drop for Execution {
+    fn drop(&mut self) {
+        self.exchange.detach();
+        let code = self.code.take();
+        // Code of the user runs here; its panic must not spread to whoever lets go of the execution.
+        if catch_unwind(AssertUnwindSafe(|| drop(code))).is_err() {
+            tracing::warn!(
+                target: "everturn::runtime",
+                instance_id = %self.identity.instance,
+                "an orchestration panicked while it was being dropped"
+            );
+        }
+    }
+}
+
+impl Turn {
+    /// A turn that changes nothing.
+    fn nothing() -> Self {
+        Self {
+            outcome: TurnOutcome::Continue,
+            history_delta: Vec::new(),
+            worker_items: Vec::new(),
+            orchestrator_items: Vec::new(),
+            cancelled_activities: Vec::new(),
+        }
+    }
+}
+
+fn turn_limit() -> ErrorDetails {
+    ErrorDetails::Infrastructure {
+        operation: "turn_limit".to_owned(),
+        message: format!("turn exceeded {MAX_DECISIONS_PER_TURN} decisions"),
+        retryable: false,
+    }
+}
+
+fn panicked(panic: &(dyn std::any::Any + Send)) -> ErrorDetails {
+    ErrorDetails::application(
+        AppErrorKind::Panicked,
+        panic_text(panic).unwrap_or_else(|| "orchestration panicked".to_owned()),
+    )
+}
+
+/// The text a panic was raised with, if it was raised with one.
+pub fn panic_text(panic: &(dyn std::any::Any + Send)) -> Option<String> {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned())
 }

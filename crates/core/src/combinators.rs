@@ -1,0 +1,208 @@
+//! Waiting for several futures at once, in an order that replays.
+//!
+//! Children are polled in argument order on every poll of the engine; no waker takes part, so any number of them works
+//! and the winner of a race is decided by history alone.
+
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll};
+
+use crate::context::OrchestrationContext;
+
+/// The winner of a race between two futures.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Either2<A, B> {
+    /// The first future won.
+    First(A),
+    /// The second future won.
+    Second(B),
+}
+
+impl<A, B> Either2<A, B> {
+    /// Whether the first future won.
+    pub fn is_first(&self) -> bool {
+        matches!(self, Self::First(_))
+    }
+
+    /// Whether the second future won.
+    pub fn is_second(&self) -> bool {
+        matches!(self, Self::Second(_))
+    }
+
+    /// Which future won: 0 or 1.
+    pub fn index(&self) -> usize {
+        match self {
+            Self::First(_) => 0,
+            Self::Second(_) => 1,
+        }
+    }
+}
+
+impl<T> Either2<T, T> {
+    /// Which future won, and its value.
+    pub fn into_tuple(self) -> (usize, T) {
+        match self {
+            Self::First(value) => (0, value),
+            Self::Second(value) => (1, value),
+        }
+    }
+}
+
+/// The winner of a race between three futures.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Either3<A, B, C> {
+    /// The first future won.
+    First(A),
+    /// The second future won.
+    Second(B),
+    /// The third future won.
+    Third(C),
+}
+
+impl<A, B, C> Either3<A, B, C> {
+    /// Which future won: 0, 1 or 2.
+    pub fn index(&self) -> usize {
+        match self {
+            Self::First(_) => 0,
+            Self::Second(_) => 1,
+            Self::Third(_) => 2,
+        }
+    }
+}
+
+impl<T> Either3<T, T, T> {
+    /// Which future won, and its value.
+    pub fn into_tuple(self) -> (usize, T) {
+        match self {
+            Self::First(value) => (0, value),
+            Self::Second(value) => (1, value),
+            Self::Third(value) => (2, value),
+        }
+    }
+}
+
+/// A child of a join: pending, done, or its value taken out.
+enum Child<F: Future> {
+    Pending(F),
+    Done(F::Output),
+    Taken,
+}
+
+impl<F: Future> Child<Pin<Box<F>>> {
+    fn boxed(future: F) -> Self {
+        Self::Pending(Box::pin(future))
+    }
+
+    /// Polls the child if it is pending; whether it is done now.
+    fn poll(&mut self, cx: &mut Context<'_>) -> bool {
+        if let Self::Pending(future) = self
+            && let Poll::Ready(value) = future.as_mut().poll(cx)
+        {
+            *self = Self::Done(value);
+        }
+        !matches!(self, Self::Pending(_))
+    }
+
+    fn take(&mut self) -> Option<F::Output> {
+        match std::mem::replace(self, Self::Taken) {
+            Self::Done(value) => Some(value),
+            Self::Pending(_) | Self::Taken => None,
+        }
+    }
+}
+
+impl OrchestrationContext {
+    /// Waits for all futures; results come in input order.
+    pub async fn join<T, F>(&self, futures: Vec<F>) -> Vec<T>
+    where
+        F: Future<Output = T>,
+    {
+        let mut children: Vec<_> = futures.into_iter().map(Child::boxed).collect();
+        poll_fn(|cx| {
+            // Every child is polled, also after one was found pending.
+            let pending = children.iter_mut().filter_map(|child| (!child.poll(cx)).then_some(())).count();
+            if pending > 0 {
+                return Poll::Pending;
+            }
+            Poll::Ready(children.iter_mut().filter_map(Child::take).collect())
+        })
+        .await
+    }
+
+    /// Waits for both futures.
+    pub async fn join2<T1, T2, F1, F2>(&self, f1: F1, f2: F2) -> (T1, T2)
+    where
+        F1: Future<Output = T1>,
+        F2: Future<Output = T2>,
+    {
+        let (mut first, mut second) = (Child::boxed(f1), Child::boxed(f2));
+        poll_fn(|cx| {
+            let done = [first.poll(cx), second.poll(cx)];
+            if done.contains(&false) {
+                return Poll::Pending;
+            }
+            match (first.take(), second.take()) {
+                (Some(first), Some(second)) => Poll::Ready((first, second)),
+                _ => Poll::Pending,
+            }
+        })
+        .await
+    }
+
+    /// Waits for all three futures.
+    pub async fn join3<T1, T2, T3, F1, F2, F3>(&self, f1: F1, f2: F2, f3: F3) -> (T1, T2, T3)
+    where
+        F1: Future<Output = T1>,
+        F2: Future<Output = T2>,
+        F3: Future<Output = T3>,
+    {
+        let (mut first, mut second, mut third) = (Child::boxed(f1), Child::boxed(f2), Child::boxed(f3));
+        poll_fn(|cx| {
+            let done = [first.poll(cx), second.poll(cx), third.poll(cx)];
+            if done.contains(&false) {
+                return Poll::Pending;
+            }
+            match (first.take(), second.take(), third.take()) {
+                (Some(first), Some(second), Some(third)) => Poll::Ready((first, second, third)),
+                _ => Poll::Pending,
+            }
+        })
+        .await
+    }
+
+    /// Races two futures; if both are ready, the first wins. The loser is dropped, and its work with it.
+    pub async fn select2<T1, T2, F1, F2>(&self, f1: F1, f2: F2) -> Either2<T1, T2>
+    where
+        F1: Future<Output = T1>,
+        F2: Future<Output = T2>,
+    {
+        let (mut f1, mut f2) = (pin!(f1), pin!(f2));
+        poll_fn(|cx| {
+            if let Poll::Ready(value) = f1.as_mut().poll(cx) {
+                return Poll::Ready(Either2::First(value));
+            }
+            f2.as_mut().poll(cx).map(Either2::Second)
+        })
+        .await
+    }
+
+    /// Races three futures; of those that are ready, the first wins. The losers are dropped, and their work with them.
+    pub async fn select3<T1, T2, T3, F1, F2, F3>(&self, f1: F1, f2: F2, f3: F3) -> Either3<T1, T2, T3>
+    where
+        F1: Future<Output = T1>,
+        F2: Future<Output = T2>,
+        F3: Future<Output = T3>,
+    {
+        let (mut f1, mut f2, mut f3) = (pin!(f1), pin!(f2), pin!(f3));
+        poll_fn(|cx| {
+            if let Poll::Ready(value) = f1.as_mut().poll(cx) {
+                return Poll::Ready(Either3::First(value));
+            }
+            if let Poll::Ready(value) = f2.as_mut().poll(cx) {
+                return Poll::Ready(Either3::Second(value));
+            }
+            f3.as_mut().poll(cx).map(Either3::Third)
+        })
+        .await
+    }
+}

@@ -1,0 +1,210 @@
+//! Activities, with and without retries.
+
+use std::future::Future;
+use std::panic::Location;
+use std::time::Duration;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::OrchestrationContext;
+use crate::action::Action;
+use crate::codec;
+use crate::combinators::Either2;
+use crate::future::{DurableFuture, ScheduleKind, result};
+use crate::retry::RetryPolicy;
+
+/// An activity call: what to run, where, and the line that asked for it.
+#[derive(Clone)]
+struct Call {
+    name: String,
+    input: String,
+    session_id: Option<String>,
+    location: &'static Location<'static>,
+}
+
+impl OrchestrationContext {
+    /// Runs an activity. Its failure comes as the text of the error.
+    #[track_caller]
+    pub fn schedule_activity(
+        &self,
+        name: impl Into<String>,
+        input: impl Into<String>,
+    ) -> DurableFuture<Result<String, String>> {
+        self.call(Call::new(name, input, None))
+    }
+
+    /// Runs an activity with typed input and output.
+    ///
+    /// # Panics
+    /// If the input cannot be serialised.
+    #[track_caller]
+    pub fn schedule_activity_typed<In: Serialize, Out: DeserializeOwned + Send + 'static>(
+        &self,
+        name: impl Into<String>,
+        input: &In,
+    ) -> DurableFuture<Result<Out, String>> {
+        self.call(Call::new(name, encoded(input), None)).map(decoded)
+    }
+
+    /// Runs an activity on the worker that owns the session.
+    #[track_caller]
+    pub fn schedule_activity_on_session(
+        &self,
+        name: impl Into<String>,
+        input: impl Into<String>,
+        session_id: impl Into<String>,
+    ) -> DurableFuture<Result<String, String>> {
+        self.call(Call::new(name, input, Some(session_id.into())))
+    }
+
+    /// Runs an activity on the worker that owns the session, with typed input and output.
+    ///
+    /// # Panics
+    /// If the input cannot be serialised.
+    #[track_caller]
+    pub fn schedule_activity_on_session_typed<In: Serialize, Out: DeserializeOwned + Send + 'static>(
+        &self,
+        name: impl Into<String>,
+        input: &In,
+        session_id: impl Into<String>,
+    ) -> DurableFuture<Result<Out, String>> {
+        self.call(Call::new(name, encoded(input), Some(session_id.into()))).map(decoded)
+    }
+
+    /// Runs an activity until it succeeds or the policy gives up; then the last error is returned.
+    #[track_caller]
+    pub fn schedule_activity_with_retry(
+        &self,
+        name: impl Into<String>,
+        input: impl Into<String>,
+        policy: RetryPolicy,
+    ) -> impl Future<Output = Result<String, String>> {
+        self.retry(Call::new(name, input, None), policy)
+    }
+
+    /// [`schedule_activity_with_retry`](Self::schedule_activity_with_retry) with typed input and output.
+    ///
+    /// # Panics
+    /// If the input cannot be serialised.
+    #[track_caller]
+    pub fn schedule_activity_with_retry_typed<In: Serialize, Out: DeserializeOwned + Send + 'static>(
+        &self,
+        name: impl Into<String>,
+        input: &In,
+        policy: RetryPolicy,
+    ) -> impl Future<Output = Result<Out, String>> {
+        let attempts = self.retry(Call::new(name, encoded(input), None), policy);
+        async move { decoded(attempts.await) }
+    }
+
+    /// [`schedule_activity_with_retry`](Self::schedule_activity_with_retry) on the worker that owns the session.
+    #[track_caller]
+    pub fn schedule_activity_with_retry_on_session(
+        &self,
+        name: impl Into<String>,
+        input: impl Into<String>,
+        policy: RetryPolicy,
+        session_id: impl Into<String>,
+    ) -> impl Future<Output = Result<String, String>> {
+        self.retry(Call::new(name, input, Some(session_id.into())), policy)
+    }
+
+    /// [`schedule_activity_with_retry_on_session`](Self::schedule_activity_with_retry_on_session) with typed input and
+    /// output.
+    ///
+    /// # Panics
+    /// If the input cannot be serialised.
+    #[track_caller]
+    pub fn schedule_activity_with_retry_on_session_typed<
+        In: Serialize,
+        Out: DeserializeOwned + Send + 'static,
+    >(
+        &self,
+        name: impl Into<String>,
+        input: &In,
+        policy: RetryPolicy,
+        session_id: impl Into<String>,
+    ) -> impl Future<Output = Result<Out, String>> {
+        let attempts = self.retry(Call::new(name, encoded(input), Some(session_id.into())), policy);
+        async move { decoded(attempts.await) }
+    }
+
+    /// Runs one of the engine's own activities.
+    #[track_caller]
+    pub(super) fn system_call(&self, name: &str, input: String) -> DurableFuture<Result<String, String>> {
+        self.call(Call::new(name, input, None))
+    }
+
+    fn call(&self, call: Call) -> DurableFuture<Result<String, String>> {
+        let Call { name, input, session_id, location } = call;
+        let kind = ScheduleKind::Activity { name: name.clone() };
+        let scheduled = self.exchange.emit_for_result(location, |_| Action::Activity {
+            name,
+            input,
+            session_id,
+            tag: None,
+        });
+        DurableFuture::scheduled(&self.exchange, kind, scheduled, result)
+    }
+
+    fn retry(
+        &self,
+        call: Call,
+        policy: RetryPolicy,
+    ) -> impl Future<Output = Result<String, String>> + Send + use<> {
+        let ctx = self.clone();
+        async move {
+            let mut attempt = 1;
+            loop {
+                let outcome = match policy.timeout {
+                    None => ctx.call(call.clone()).await,
+                    Some(timeout) => ctx.attempt_within(call.clone(), timeout).await?,
+                };
+                match outcome {
+                    Ok(value) => return Ok(value),
+                    Err(error) if attempt >= policy.max_attempts => return Err(error),
+                    Err(error) => ctx.trace_warn(format!(
+                        "activity {} failed (attempt {attempt} of {}): {error}",
+                        call.name, policy.max_attempts
+                    )),
+                }
+                let delay = policy.delay_for_attempt(attempt);
+                if !delay.is_zero() {
+                    ctx.timer(delay, call.location).await;
+                }
+                attempt += 1;
+            }
+        }
+    }
+
+    /// One attempt against its deadline; the outer error ends the retries. The timer is asked for after the activity,
+    /// when the race first looks at it.
+    async fn attempt_within(&self, call: Call, timeout: Duration) -> Result<Result<String, String>, String> {
+        let location = call.location;
+        let activity = self.call(call);
+        let deadline = async { self.timer(timeout, location).await };
+        match self.select2(activity, deadline).await {
+            Either2::First(outcome) => Ok(outcome),
+            Either2::Second(()) => Err("timeout: activity timed out".to_owned()),
+        }
+    }
+}
+
+impl Call {
+    #[track_caller]
+    fn new(name: impl Into<String>, input: impl Into<String>, session_id: Option<String>) -> Self {
+        Self { name: name.into(), input: input.into(), session_id, location: Location::caller() }
+    }
+}
+
+/// The payload of a typed input; a value that cannot be serialised is a mistake in the orchestration.
+#[track_caller]
+pub(super) fn encoded<In: Serialize>(input: &In) -> String {
+    codec::encode(input).unwrap_or_else(|error| panic!("input cannot be serialised: {error}"))
+}
+
+/// The typed form of a result.
+pub(super) fn decoded<Out: DeserializeOwned>(outcome: Result<String, String>) -> Result<Out, String> {
+    codec::decode(&outcome?)
+}

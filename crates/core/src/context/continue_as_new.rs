@@ -1,0 +1,47 @@
+//! Ending an execution and beginning the next.
+
+use std::future::Pending;
+use std::panic::Location;
+
+use serde::Serialize;
+
+use super::OrchestrationContext;
+use super::activities::encoded;
+use crate::action::Action;
+
+impl OrchestrationContext {
+    /// Ends this execution and begins the next with a fresh history and this input, at the registry's version. Takes
+    /// effect when called; the returned future never ends.
+    #[track_caller]
+    pub fn continue_as_new(&self, input: impl Into<String>) -> Pending<Result<String, String>> {
+        self.successor(input.into(), None)
+    }
+
+    /// [`continue_as_new`](Self::continue_as_new) with a typed input.
+    ///
+    /// # Panics
+    /// If the input cannot be serialised.
+    #[track_caller]
+    pub fn continue_as_new_typed<In: Serialize>(&self, input: &In) -> Pending<Result<String, String>> {
+        self.successor(encoded(input), None)
+    }
+
+    /// [`continue_as_new`](Self::continue_as_new) at an exact version.
+    #[track_caller]
+    pub fn continue_as_new_versioned(
+        &self,
+        version: impl Into<String>,
+        input: impl Into<String>,
+    ) -> Pending<Result<String, String>> {
+        self.successor(input.into(), Some(version.into()))
+    }
+
+    #[track_caller]
+    fn successor(&self, input: String, version: Option<String>) -> Pending<Result<String, String>> {
+        self.exchange.emit(Location::caller(), |state| {
+            state.continue_as_new_asked = true;
+            Action::ContinueAsNew { input, version }
+        });
+        std::future::pending()
+    }
+}

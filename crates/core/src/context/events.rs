@@ -1,0 +1,74 @@
+//! Waiting for the outside world: positional signals and queues.
+
+use std::future::Future;
+use std::panic::Location;
+
+use serde::de::DeserializeOwned;
+
+use super::OrchestrationContext;
+use crate::action::Action;
+use crate::codec;
+use crate::future::{DurableFuture, ScheduleKind, data};
+
+impl OrchestrationContext {
+    /// Waits for a signal. The n-th wait on a name gets the n-th signal that found a wait open; a signal that finds
+    /// none is lost. For messages that must not be lost use [`dequeue_event`](Self::dequeue_event).
+    #[track_caller]
+    pub fn schedule_wait(&self, name: impl Into<String>) -> DurableFuture<String> {
+        let name = name.into();
+        let kind = ScheduleKind::ExternalWait { event_name: name.clone() };
+        let scheduled = self.exchange.emit_for_result(Location::caller(), |_| Action::Wait { name });
+        DurableFuture::scheduled(&self.exchange, kind, scheduled, data)
+    }
+
+    /// [`schedule_wait`](Self::schedule_wait) with a typed payload; one that does not fit panics, which fails the
+    /// orchestration.
+    #[track_caller]
+    pub fn schedule_wait_typed<T: DeserializeOwned + Send + 'static>(
+        &self,
+        name: impl Into<String>,
+    ) -> DurableFuture<T> {
+        self.schedule_wait(name).map(|payload| decoded_payload(&payload))
+    }
+
+    /// Takes the next message of a queue. Messages wait until they are read, also across continue-as-new.
+    #[track_caller]
+    pub fn dequeue_event(&self, queue: impl Into<String>) -> DurableFuture<String> {
+        let name = queue.into();
+        let kind = ScheduleKind::QueueDequeue { event_name: name.clone() };
+        let token = self.exchange.emit_dequeue(Location::caller(), name);
+        DurableFuture::dequeue(&self.exchange, kind, token, data)
+    }
+
+    /// [`dequeue_event`](Self::dequeue_event) with a typed payload; one that does not fit panics, which fails the
+    /// orchestration.
+    #[track_caller]
+    pub fn dequeue_event_typed<T: DeserializeOwned>(
+        &self,
+        queue: impl Into<String>,
+    ) -> impl Future<Output = T> {
+        let message = self.dequeue_event(queue);
+        async move { decoded_payload(&message.await) }
+    }
+
+    /// The former name of [`dequeue_event`](Self::dequeue_event).
+    #[deprecated(note = "use dequeue_event")]
+    #[track_caller]
+    pub fn schedule_wait_persistent(&self, name: impl Into<String>) -> DurableFuture<String> {
+        self.dequeue_event(name)
+    }
+
+    /// The former name of [`dequeue_event_typed`](Self::dequeue_event_typed).
+    #[deprecated(note = "use dequeue_event_typed")]
+    #[track_caller]
+    pub fn schedule_wait_persistent_typed<T: DeserializeOwned>(
+        &self,
+        name: impl Into<String>,
+    ) -> impl Future<Output = T> {
+        self.dequeue_event_typed(name)
+    }
+}
+
+fn decoded_payload<T: DeserializeOwned>(payload: &str) -> T {
+    codec::decode(payload).unwrap_or_else(|error| panic!("event payload does not fit its type: {error}"))
+}

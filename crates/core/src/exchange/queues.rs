@@ -1,0 +1,76 @@
+//! Queued events: first in, first out, by name.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+/// Unread messages and the reads that wait for them.
+#[derive(Debug, Default)]
+pub(crate) struct Queues {
+    by_name: BTreeMap<String, Queue>,
+    /// All unread messages in order of arrival: (queue, data).
+    unread: BTreeMap<u64, (String, String)>,
+    next_arrival: u64,
+    /// The queue of each read that waits.
+    queue_of: HashMap<u64, String>,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    /// Reads that have not returned, in the order they were bound; each reserves one message.
+    readers: Vec<Reader>,
+    /// Unread messages, oldest first.
+    arrivals: VecDeque<u64>,
+}
+
+#[derive(Debug)]
+struct Reader {
+    event_id: u64,
+    token: u64,
+}
+
+impl Queues {
+    pub(super) fn subscribe(&mut self, name: &str, event_id: u64, token: u64) {
+        self.by_name.entry(name.to_owned()).or_default().readers.push(Reader { event_id, token });
+        self.queue_of.insert(token, name.to_owned());
+    }
+
+    pub(crate) fn arrive(&mut self, name: &str, data: &str) {
+        let arrival = self.next_arrival;
+        self.next_arrival += 1;
+        self.unread.insert(arrival, (name.to_owned(), data.to_owned()));
+        self.by_name.entry(name.to_owned()).or_default().arrivals.push_back(arrival);
+    }
+
+    /// The message that a read is entitled to: readers before it reserve the older ones.
+    pub(super) fn read(&mut self, token: u64) -> Option<String> {
+        let queue = self.by_name.get_mut(self.queue_of.get(&token)?)?;
+        let position = queue.readers.iter().position(|reader| reader.token == token)?;
+        let arrival = queue.arrivals.remove(position)?;
+        queue.readers.remove(position);
+        self.queue_of.remove(&token);
+        self.unread.remove(&arrival).map(|(_, data)| data)
+    }
+
+    /// Gives up a read; it consumes nothing and the ones behind it move up.
+    pub(super) fn cancel(&mut self, event_id: u64) {
+        let queue_of = &mut self.queue_of;
+        for queue in self.by_name.values_mut() {
+            queue.readers.retain(|reader| {
+                let stays = reader.event_id != event_id;
+                if !stays {
+                    queue_of.remove(&reader.token);
+                }
+                stays
+            });
+        }
+    }
+
+    /// Whether some read has no message to return.
+    pub(super) fn has_unsatisfied_reader(&self) -> bool {
+        self.by_name.values().any(|queue| queue.readers.len() > queue.arrivals.len())
+    }
+
+    /// Every message no read returned, in order of arrival.
+    pub(crate) fn unread(&self) -> impl Iterator<Item = &(String, String)> {
+        self.unread.values()
+    }
+}

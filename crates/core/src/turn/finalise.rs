@@ -1,0 +1,85 @@
+//! How a turn ends.
+
+use super::apply::DROPPED_FUTURE;
+use super::decide::Draft;
+use super::{Execution, Turn, TurnClock, TurnOutcome};
+use crate::exchange::Droppable;
+use crate::{ErrorDetails, EventKind};
+
+impl Execution {
+    /// Decides the outcome: a cancel wins over everything, continue-as-new over what the code returned.
+    pub(super) fn finalise(&mut self, mut draft: Draft, clock: &dyn TurnClock) -> Turn {
+        if let Some(reason) = self.ledger.cancel_reason().map(str::to_owned) {
+            return self.cancel(draft, reason, clock);
+        }
+        if let Some(successor) = draft.successor.take() {
+            return self.continue_as_new(draft, successor, clock);
+        }
+        if let Err(details) = self.collect_drops(&mut draft, clock) {
+            return self.fail_hard(draft, details, clock);
+        }
+        match self.output.take() {
+            None => self.continue_waiting(draft),
+            Some(Ok(output)) => self.end(draft, TurnOutcome::Completed { output }, clock),
+            Some(Err(text)) => {
+                let details = ErrorDetails::orchestration_failed(text);
+                self.end(draft, TurnOutcome::Failed { details }, clock)
+            }
+        }
+    }
+
+    /// Records what the code dropped during this turn, and checks that it dropped again what it had dropped before.
+    fn collect_drops(&mut self, draft: &mut Draft, clock: &dyn TurnClock) -> Result<(), ErrorDetails> {
+        self.check_drops_repeated()?;
+        for kind in Droppable::ALL {
+            let drops = self.exchange.state().drops.get(&kind).cloned().unwrap_or_default();
+            for source in drops {
+                let reason = DROPPED_FUTURE.to_owned();
+                let event =
+                    self.event(self.ledger.next_event_id(), Some(source), clock, cancellation(kind, reason));
+                self.apply(&event, None)?;
+                self.append(event, draft);
+                match kind {
+                    Droppable::Activity => draft.cancelled_activities.push(source),
+                    Droppable::SubOrchestration => draft.dropped_children.push(source),
+                    Droppable::Wait | Droppable::Dequeue => {}
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn check_drops_repeated(&self) -> Result<(), ErrorDetails> {
+        let state = self.exchange.state();
+        let Some((kind, recorded)) = state.unrepeated_drops.iter().find(|(_, recorded)| !recorded.is_empty())
+        else {
+            return Ok(());
+        };
+        let repeated = state.drops.get(kind).cloned().unwrap_or_default();
+        Err(ErrorDetails::nondeterminism(format!(
+            "cancellation mismatch ({}): baseline_dropped_future_cancel_requests={recorded:?} \
+             ctx_cancelled_in_replayed_segment={repeated:?} (history recorded these futures as dropped, the code now \
+             keeps them)",
+            plural(*kind)
+        )))
+    }
+}
+
+fn plural(kind: Droppable) -> &'static str {
+    match kind {
+        Droppable::Activity => "activities",
+        Droppable::SubOrchestration => "sub-orchestrations",
+        Droppable::Wait => "external waits",
+        Droppable::Dequeue => "persistent waits",
+    }
+}
+
+/// The event that records that something is no longer wanted.
+pub(super) fn cancellation(kind: Droppable, reason: String) -> EventKind {
+    match kind {
+        Droppable::Activity => EventKind::ActivityCancelRequested { reason },
+        Droppable::SubOrchestration => EventKind::SubOrchestrationCancelRequested { reason },
+        Droppable::Wait => EventKind::ExternalSubscribedCancelled { reason },
+        Droppable::Dequeue => EventKind::QueueSubscriptionCancelled { reason },
+    }
+}
