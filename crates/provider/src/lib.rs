@@ -8,6 +8,7 @@ mod clock;
 mod error;
 mod locks;
 pub mod management;
+pub mod memory;
 mod provider;
 mod tags;
 mod types;
@@ -18,6 +19,7 @@ pub use clock::{Clock, ManualClock, SystemClock};
 pub use error::ProviderError;
 pub use locks::{LockKind, LockRenewal};
 pub use management::ProviderAdmin;
+pub use memory::MemoryProvider;
 pub use provider::{Provider, status_of};
 pub use tags::TagFilter;
 pub use types::{

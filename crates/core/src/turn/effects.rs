@@ -150,9 +150,9 @@ impl Execution {
         self.ledger.open_children().filter(|id| *id <= draft.fixed_event_id).collect()
     }
 
-    /// Cancel messages to children, named by their schedule events.
+    /// Cancel messages to those of these children that have not ended, named by their schedule events.
     fn cancels(&self, children: &[u64], reason: &str) -> Vec<WorkItem> {
-        let instances = children.iter().filter_map(|id| self.ledger.child(*id));
+        let instances = children.iter().filter_map(|id| self.ledger.child_under_way(*id));
         let cancels = instances.map(|child| WorkItem::CancelInstance {
             instance: build_child_instance_id(&self.identity.instance, child),
             reason: reason.to_owned(),

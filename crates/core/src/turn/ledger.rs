@@ -102,9 +102,9 @@ impl Ledger {
         self.schedules.get(&id)
     }
 
-    /// The recorded id of the child that a schedule event started.
-    pub(crate) fn child(&self, id: u64) -> Option<&str> {
-        match &self.schedules.get(&id)?.kind {
+    /// The recorded id of the child that a schedule event started, unless it ended.
+    pub(crate) fn child_under_way(&self, id: u64) -> Option<&str> {
+        match &self.schedules.get(&id).filter(|schedule| !schedule.completed)?.kind {
             Completable::SubOrchestration { instance } => Some(instance),
             Completable::Activity | Completable::Timer => None,
         }

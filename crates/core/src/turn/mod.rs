@@ -101,6 +101,9 @@ type Code = Pin<Box<dyn Future<Output = Result<String, String>> + Send>>;
 /// What an execution costs in memory before it was given anything: its future, its maps, its place in a cache.
 const BASE_WEIGHT_BYTES: usize = 4096;
 
+/// What is remembered of each event beside its payload.
+const EVENT_WEIGHT_BYTES: usize = 64;
+
 /// One execution of an instance in memory.
 ///
 /// Dropping it is silent: nothing is cancelled by it.
@@ -230,12 +233,16 @@ impl Execution {
         self.ledger.event_count()
     }
 
-    /// An estimate of the memory this execution holds: a base, and the payloads it was given.
+    /// An estimate of the memory this execution holds: a base, the payloads it was given, and a
+    /// little for each event.
     ///
     /// The size of a future cannot be measured from outside, so this is an estimate and no more.
     pub fn weight_bytes(&self) -> usize {
         let input = self.start.as_ref().map_or(0, |start| start.input.len());
-        BASE_WEIGHT_BYTES + input + self.ledger.payload_bytes()
+        BASE_WEIGHT_BYTES
+            + input
+            + self.ledger.payload_bytes()
+            + EVENT_WEIGHT_BYTES * self.ledger.event_count()
     }
 
     /// A history must begin with its start event; nothing else about its ids is taken for granted.

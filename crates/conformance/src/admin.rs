@@ -1,0 +1,248 @@
+//! Looking at instances as a whole.
+
+use crate::events;
+use crate::harness::{Harness, permanent_refusal, secs};
+use crate::items::{NAME, VERSION, activity, queue_message, signal, start};
+use crate::turn::Turn;
+
+cases! { $ admin as admin_cases:
+    all_created_instances_are_listed_newest_first,
+    equal_times_are_listed_by_id,
+    the_status_filter_works,
+    the_status_is_that_of_the_current_execution,
+    executions_are_listed_ascending,
+    an_unknown_instance_has_execution_one_and_lists_none,
+    instance_info_tells_all,
+    execution_info_tells_all,
+    info_of_something_unknown_says_not_found,
+    the_instance_is_updated_by_its_turns,
+    totals_grow_with_instances_and_events,
+    queue_depths_count_what_is_not_locked,
+    stats_of_an_unknown_instance_are_none,
+    stats_count_events_and_bytes_of_the_current_execution,
+    stats_count_carried_messages,
+    stats_count_live_keys,
+    only_direct_children_are_listed_by_id,
+    the_parent_of_a_root_a_child_and_nobody,
+    a_tree_is_listed_root_first,
+    a_tree_of_one_node,
+}
+
+async fn all_created_instances_are_listed_newest_first(h: Harness) {
+    for instance in ["b", "c", "a"] {
+        h.create(instance).await;
+        h.pass(secs(1));
+    }
+    h.turn("b", Turn::of("b", 1).event(2, events::scheduled())).await;
+    assert_eq!(h.admin().list_instances().await.unwrap(), ["a", "c", "b"]);
+    assert_eq!(h.admin().list_instances_by_status("Running").await.unwrap(), ["a", "c", "b"]);
+}
+
+async fn equal_times_are_listed_by_id(h: Harness) {
+    for instance in ["b", "c", "a"] {
+        h.create(instance).await;
+    }
+    h.pass(secs(1));
+    h.create("z").await;
+    assert_eq!(h.admin().list_instances().await.unwrap(), ["z", "a", "b", "c"]);
+    assert_eq!(h.admin().list_instances_by_status("Running").await.unwrap(), ["z", "a", "b", "c"]);
+}
+
+async fn the_status_filter_works(h: Harness) {
+    h.create("running").await;
+    h.create_completed("completed").await;
+    h.begin("failed", Turn::beginning("failed", 1).failing(2, "boom")).await;
+    h.begin("continued", Turn::beginning("continued", 1).continuing_as_new(2)).await;
+    let admin = h.admin();
+    assert_eq!(admin.list_instances_by_status("Running").await.unwrap(), ["running"]);
+    assert_eq!(admin.list_instances_by_status("Completed").await.unwrap(), ["completed"]);
+    assert_eq!(admin.list_instances_by_status("Failed").await.unwrap(), ["failed"]);
+    assert_eq!(admin.list_instances_by_status("ContinuedAsNew").await.unwrap(), ["continued"]);
+    assert!(admin.list_instances_by_status("Nonsense").await.unwrap().is_empty());
+}
+
+async fn the_status_is_that_of_the_current_execution(h: Harness) {
+    h.create_with_executions("i", 2).await;
+    assert_eq!(h.admin().list_instances_by_status("Running").await.unwrap(), ["i"]);
+    assert!(h.admin().list_instances_by_status("ContinuedAsNew").await.unwrap().is_empty());
+}
+
+async fn executions_are_listed_ascending(h: Harness) {
+    h.create_with_executions("i", 12).await;
+    assert_eq!(h.admin().list_executions("i").await.unwrap(), (1..=12).collect::<Vec<_>>());
+}
+
+async fn an_unknown_instance_has_execution_one_and_lists_none(h: Harness) {
+    assert_eq!(h.admin().latest_execution_id("nobody").await.unwrap(), 1);
+    assert!(h.admin().list_executions("nobody").await.unwrap().is_empty());
+    assert!(h.admin().list_children("nobody").await.unwrap().is_empty());
+}
+
+async fn instance_info_tells_all(h: Harness) {
+    h.create("parent").await;
+    let created = h.now_ms();
+    h.create_completed_child("i", "parent").await;
+    let info = h.admin().get_instance_info("i").await.unwrap();
+    assert_eq!(info.instance_id, "i");
+    assert_eq!(info.orchestration_name, NAME);
+    assert_eq!(info.orchestration_version, VERSION);
+    assert_eq!(info.current_execution_id, 1);
+    assert_eq!(info.status, "Completed");
+    assert_eq!(info.output.as_deref(), Some("done"));
+    assert_eq!(info.created_at, created);
+    assert_eq!(info.parent_instance_id.as_deref(), Some("parent"));
+}
+
+async fn execution_info_tells_all(h: Harness) {
+    h.create_with_executions("i", 2).await;
+    let info = h.admin().get_execution_info("i", 1).await.unwrap();
+    assert_eq!((info.execution_id, info.status.as_str(), info.event_count), (1, "ContinuedAsNew", 2));
+    assert_eq!(info.output.as_deref(), Some("next"));
+    assert!(info.completed_at.is_some());
+    let info = h.admin().get_execution_info("i", 2).await.unwrap();
+    assert_eq!((info.execution_id, info.status.as_str(), info.event_count), (2, "Running", 1));
+    assert_eq!((info.output, info.completed_at), (None, None));
+}
+
+async fn info_of_something_unknown_says_not_found(h: Harness) {
+    h.create("i").await;
+    let admin = h.admin();
+    for error in [
+        permanent_refusal(admin.get_instance_info("nobody").await),
+        permanent_refusal(admin.get_execution_info("nobody", 1).await),
+        permanent_refusal(admin.get_execution_info("i", 2).await),
+    ] {
+        assert!(error.to_string().to_lowercase().contains("not found"), "{error}");
+    }
+}
+
+async fn the_instance_is_updated_by_its_turns(h: Harness) {
+    h.create("i").await;
+    let created = h.admin().get_instance_info("i").await.unwrap();
+    h.pass(secs(5));
+    h.turn("i", Turn::of("i", 1).completing(2, "ok")).await;
+    let updated = h.admin().get_instance_info("i").await.unwrap();
+    assert_eq!(updated.created_at, created.created_at);
+    assert_eq!(updated.updated_at, created.created_at + 5_000);
+}
+
+async fn totals_grow_with_instances_and_events(h: Harness) {
+    let empty = h.admin().get_system_metrics().await.unwrap();
+    assert_eq!((empty.total_instances, empty.total_executions, empty.total_events), (0, 0, 0));
+    h.create("running").await;
+    h.create_completed("completed").await;
+    h.begin("failed", Turn::beginning("failed", 1).failing(2, "boom")).await;
+    h.create_with_executions("twice", 2).await;
+    let metrics = h.admin().get_system_metrics().await.unwrap();
+    assert_eq!(metrics.total_instances, 4);
+    assert_eq!(metrics.total_executions, 5);
+    assert_eq!(metrics.running_instances, 2);
+    assert_eq!(metrics.completed_instances, 1);
+    assert_eq!(metrics.failed_instances, 1);
+    assert_eq!(metrics.total_events, 1 + 2 + 2 + 3);
+}
+
+async fn queue_depths_count_what_is_not_locked(h: Harness) {
+    h.create("i").await;
+    h.send(signal("i", "a")).await;
+    h.send(queue_message("i", "b")).await;
+    h.send_later(signal("i", "later"), secs(10)).await;
+    h.queue(activity("i", 1)).await;
+    h.queue(activity("i", 2)).await;
+    let depths = h.admin().get_queue_depths().await.unwrap();
+    assert_eq!((depths.orchestrator_queue, depths.worker_queue, depths.timer_queue), (3, 2, 0));
+    h.fetched().await;
+    h.fetched_work().await;
+    let depths = h.admin().get_queue_depths().await.unwrap();
+    assert_eq!((depths.orchestrator_queue, depths.worker_queue, depths.timer_queue), (1, 1, 0));
+}
+
+async fn stats_of_an_unknown_instance_are_none(h: Harness) {
+    assert_eq!(h.get_instance_stats("nobody").await.unwrap(), None);
+    h.send(start("i")).await;
+    assert_eq!(h.get_instance_stats("i").await.unwrap(), None);
+}
+
+async fn stats_count_events_and_bytes_of_the_current_execution(h: Harness) {
+    h.begin("i", Turn::beginning("i", 1).continuing_as_new(2)).await;
+    h.take_turn("i", Turn::beginning("i", 2)).await;
+    let one = h.get_instance_stats("i").await.unwrap().unwrap();
+    assert_eq!(one.history_event_count, 1);
+    assert!(one.history_size_bytes > 0);
+    let payload = "x".repeat(10_000);
+    h.turn("i", Turn::of("i", 2).completing(2, &payload)).await;
+    let two = h.get_instance_stats("i").await.unwrap().unwrap();
+    assert_eq!(two.history_event_count, 2);
+    let grown = two.history_size_bytes - one.history_size_bytes;
+    assert!((10_000..20_000).contains(&grown), "an event of 10,000 bytes added {grown}");
+}
+
+async fn stats_count_carried_messages(h: Harness) {
+    let turn = Turn::of("i", 1).event(1, events::started_carrying(&["a", "b", "c"])).named(NAME, VERSION);
+    h.begin("i", turn).await;
+    assert_eq!(h.get_instance_stats("i").await.unwrap().unwrap().queue_pending_count, 3);
+    h.create("none").await;
+    assert_eq!(h.get_instance_stats("none").await.unwrap().unwrap().queue_pending_count, 0);
+}
+
+async fn stats_count_live_keys(h: Harness) {
+    let turn = Turn::beginning("i", 1).event(2, events::kv_set("a", "12345")).event(3, events::kv_set("b", "ä"));
+    h.begin("i", turn).await;
+    let stats = h.get_instance_stats("i").await.unwrap().unwrap();
+    assert_eq!((stats.kv_user_key_count, stats.kv_total_value_bytes), (2, 7), "of an unfinished execution");
+    h.turn("i", Turn::of("i", 1).continuing_as_new(4)).await;
+    let turn = Turn::beginning("i", 2)
+        .event(2, events::kv_set("a", "1"))
+        .event(3, events::kv_cleared("b"))
+        .event(4, events::kv_set("c", "22"));
+    h.take_turn("i", turn).await;
+    let stats = h.get_instance_stats("i").await.unwrap().unwrap();
+    assert_eq!((stats.kv_user_key_count, stats.kv_total_value_bytes), (2, 3), "of the merged view");
+    h.turn("i", Turn::of("i", 2).completing(5, "ok")).await;
+    let stats = h.get_instance_stats("i").await.unwrap().unwrap();
+    assert_eq!((stats.kv_user_key_count, stats.kv_total_value_bytes), (2, 3), "after completion");
+}
+
+async fn only_direct_children_are_listed_by_id(h: Harness) {
+    h.create("root").await;
+    h.create_child("child b", "root").await;
+    h.pass(secs(1));
+    h.create_child("child a", "root").await;
+    h.create_child("grandchild", "child a").await;
+    assert_eq!(h.admin().list_children("root").await.unwrap(), ["child a", "child b"]);
+    assert_eq!(h.admin().list_children("child a").await.unwrap(), ["grandchild"]);
+    assert!(h.admin().list_children("grandchild").await.unwrap().is_empty());
+}
+
+async fn the_parent_of_a_root_a_child_and_nobody(h: Harness) {
+    h.create("root").await;
+    h.create_child("child", "root").await;
+    assert_eq!(h.admin().get_parent_id("root").await.unwrap(), None);
+    assert_eq!(h.admin().get_parent_id("child").await.unwrap().as_deref(), Some("root"));
+    permanent_refusal(h.admin().get_parent_id("nobody").await);
+}
+
+async fn a_tree_is_listed_root_first(h: Harness) {
+    h.create("root").await;
+    for (child, parent) in [("b", "root"), ("a", "root"), ("a1", "a"), ("a2", "a"), ("a21", "a2")] {
+        h.create_child(child, parent).await;
+    }
+    h.create("stranger").await;
+    let tree = h.admin().get_instance_tree("root").await.unwrap();
+    assert_eq!(tree.root_id, "root");
+    assert_eq!(tree.all_ids.first().map(String::as_str), Some("root"));
+    let mut ids = tree.all_ids.clone();
+    ids.sort();
+    assert_eq!(ids, ["a", "a1", "a2", "a21", "b", "root"]);
+    assert_eq!(tree.size(), 6);
+    assert!(!tree.is_root_only());
+}
+
+async fn a_tree_of_one_node(h: Harness) {
+    h.create("single").await;
+    for instance in ["single", "nobody"] {
+        let tree = h.admin().get_instance_tree(instance).await.unwrap();
+        assert_eq!((tree.root_id.as_str(), tree.all_ids.as_slice()), (instance, &[instance.to_owned()][..]));
+        assert!(tree.is_root_only());
+    }
+}

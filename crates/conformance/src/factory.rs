@@ -1,0 +1,64 @@
+//! What a provider must offer to be tested.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use everturn_provider::{ManualClock, Provider};
+
+/// What of a worker-queue row is damaged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WorkerRowDamage {
+    /// The stored work item cannot be decoded; the columns that say whose it is are intact.
+    Item,
+    /// Neither can be read: nobody can be told.
+    ItemAndIdentity,
+}
+
+/// One store, and the means to open, age and damage it.
+#[async_trait]
+pub trait ProviderFactory: Send + Sync {
+    /// The clock the provider goes by.
+    fn clock(&self) -> Arc<ManualClock>;
+
+    /// Opens the store for the first time: it is empty.
+    async fn open(&self) -> Arc<dyn Provider>;
+
+    /// Closes the provider and opens its store again; `None` if the store does not outlive its provider.
+    async fn reopen(&self, _provider: Arc<dyn Provider>) -> Option<Arc<dyn Provider>> {
+        None
+    }
+
+    /// Makes a stored event undecodable.
+    async fn damage_event(
+        &self,
+        provider: &Arc<dyn Provider>,
+        instance: &str,
+        execution_id: u64,
+        event_id: u64,
+    );
+
+    /// Makes every orchestrator-queue row of an instance undecodable; `false` if that cannot be done.
+    async fn damage_orchestrator_rows(&self, _provider: &Arc<dyn Provider>, _instance: &str) -> bool {
+        false
+    }
+
+    /// Makes every worker-queue row of an instance undecodable; `false` if that cannot be done.
+    async fn damage_worker_rows(
+        &self,
+        _provider: &Arc<dyn Provider>,
+        _instance: &str,
+        _damage: WorkerRowDamage,
+    ) -> bool {
+        false
+    }
+
+    /// Whether a fetch waits for work. One that cannot wait returns at once, and its caller paces itself.
+    fn fetch_waits(&self) -> bool {
+        true
+    }
+
+    /// Whether commits are stamped, so that a runtime can keep instances in memory.
+    fn keeps_stamps(&self) -> bool {
+        true
+    }
+}

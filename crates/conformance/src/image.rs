@@ -1,0 +1,35 @@
+//! All that can be seen of a store, to find out whether anything changed.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use crate::harness::Harness;
+
+/// Everything that reading shows of these instances and of the queues, as text that can be compared.
+pub(crate) async fn image(h: &Harness, instances: &[&str]) -> String {
+    let admin = h.admin();
+    let mut image = String::new();
+    let depths = admin.get_queue_depths().await.unwrap();
+    let metrics = admin.get_system_metrics().await.unwrap();
+    let listed = admin.list_instances().await.unwrap();
+    writeln!(image, "{depths:?}\n{metrics:?}\n{listed:?}").unwrap();
+    for instance in instances {
+        let executions = admin.list_executions(instance).await.unwrap();
+        let current = admin.latest_execution_id(instance).await.unwrap();
+        let info = admin.get_instance_info(instance).await;
+        let status = h.get_custom_status(instance, 0).await.unwrap();
+        let kv: BTreeMap<String, String> =
+            h.get_kv_all_values(instance).await.unwrap().into_iter().collect();
+        let stats = h.get_instance_stats(instance).await.unwrap();
+        writeln!(image, "{instance} {executions:?} {current} {info:?} {status:?} {kv:?} {stats:?}").unwrap();
+        for execution in executions {
+            let info = admin.get_execution_info(instance, execution).await.unwrap();
+            let history = h.read_with_execution(instance, execution).await.unwrap();
+            writeln!(image, "  {info:?}").unwrap();
+            for event in history {
+                writeln!(image, "    {event:?}").unwrap();
+            }
+        }
+    }
+    image
+}

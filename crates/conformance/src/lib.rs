@@ -1,0 +1,133 @@
+//! The provider contract as tests, for any provider.
+//!
+//! Write a [`ProviderFactory`], then call [`provider_tests!`] in an integration test: every case becomes one named test
+//! in a module named after the verb of the contract it is about.
+//!
+//! ```
+//! # mod mine {
+//! # use std::sync::Arc;
+//! # use everturn_provider::{ManualClock, Provider};
+//! # pub struct MyFactory;
+//! # impl MyFactory { pub fn new() -> Self { Self } }
+//! # #[async_trait::async_trait]
+//! # impl everturn_conformance::ProviderFactory for MyFactory {
+//! #     fn clock(&self) -> Arc<ManualClock> { unimplemented!() }
+//! #     async fn open(&self) -> Arc<dyn Provider> { unimplemented!() }
+//! #     async fn damage_event(&self, _: &Arc<dyn Provider>, _: &str, _: u64, _: u64) { unimplemented!() }
+//! # }
+//! everturn_conformance::provider_tests!(MyFactory::new());
+//! # }
+//! ```
+//!
+//! Time is a [`ManualClock`](everturn_provider::ManualClock) that the factory hands to its provider: locks expire and
+//! delays end because a case moved it, not because it slept.
+#![forbid(unsafe_code)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "a case reports by panicking, like every test"
+)]
+
+#[macro_use]
+mod cases;
+mod events;
+mod factory;
+mod harness;
+mod image;
+mod items;
+mod turn;
+mod waiting;
+
+pub mod abandon_orchestration_item;
+pub mod abandon_work_item;
+pub mod ack_orchestration_item;
+pub mod ack_work_item;
+pub mod admin;
+pub mod append_with_execution;
+pub mod capability_filter;
+pub mod custom_status;
+pub mod damage;
+pub mod delete;
+pub mod delete_instance_bulk;
+pub mod dropped_futures;
+pub mod enqueue_for_orchestrator;
+pub mod executions;
+pub mod fetch_orchestration_item;
+pub mod fetch_work_item;
+pub mod kv;
+pub mod kv_executions;
+pub mod locks;
+pub mod long_poll;
+pub mod poison;
+pub mod prune;
+pub mod read;
+pub mod restart;
+pub mod session_leases;
+pub mod sessions;
+pub mod tags;
+pub mod tokens;
+pub mod unknown_instance;
+pub mod warm;
+pub mod watch;
+
+pub use factory::{ProviderFactory, WorkerRowDamage};
+pub use harness::Harness;
+
+use std::time::Duration;
+
+/// Longer than any case needs, even on a busy machine: what takes longer hangs.
+const CASE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Makes one test of every case of the contract, on the providers of the given [`ProviderFactory`].
+///
+/// The expression is evaluated once for every case: each has a store of its own.
+#[macro_export]
+macro_rules! provider_tests {
+    ($factory:expr) => {
+        $crate::abandon_orchestration_item_cases!($factory);
+        $crate::abandon_work_item_cases!($factory);
+        $crate::ack_orchestration_item_cases!($factory);
+        $crate::ack_work_item_cases!($factory);
+        $crate::admin_cases!($factory);
+        $crate::append_with_execution_cases!($factory);
+        $crate::capability_filter_cases!($factory);
+        $crate::custom_status_cases!($factory);
+        $crate::damage_cases!($factory);
+        $crate::delete_cases!($factory);
+        $crate::delete_instance_bulk_cases!($factory);
+        $crate::dropped_futures_cases!($factory);
+        $crate::enqueue_for_orchestrator_cases!($factory);
+        $crate::executions_cases!($factory);
+        $crate::fetch_orchestration_item_cases!($factory);
+        $crate::fetch_work_item_cases!($factory);
+        $crate::kv_cases!($factory);
+        $crate::kv_executions_cases!($factory);
+        $crate::locks_cases!($factory);
+        $crate::long_poll_cases!($factory);
+        $crate::poison_cases!($factory);
+        $crate::prune_cases!($factory);
+        $crate::read_cases!($factory);
+        $crate::restart_cases!($factory);
+        $crate::session_leases_cases!($factory);
+        $crate::sessions_cases!($factory);
+        $crate::tags_cases!($factory);
+        $crate::tokens_cases!($factory);
+        $crate::unknown_instance_cases!($factory);
+        $crate::warm_cases!($factory);
+        $crate::watch_cases!($factory);
+    };
+}
+
+/// Runs one case on a store of its own. Called by what [`provider_tests!`] expands to.
+#[doc(hidden)]
+pub fn run<Case>(factory: impl ProviderFactory + 'static, case: fn(Harness) -> Case)
+where
+    Case: Future<Output = ()>,
+{
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    runtime.expect("a tokio runtime").block_on(async {
+        let harness = Harness::open(Box::new(factory)).await;
+        tokio::time::timeout(CASE_TIMEOUT, case(harness)).await.expect("the case ends");
+    });
+}

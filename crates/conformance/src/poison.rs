@@ -1,0 +1,109 @@
+//! Attempts are counted, so that a message that kills its handler is not tried for ever.
+
+use crate::harness::{Harness, PAST_LOCK, secs};
+use crate::items::{activity, signal, start};
+use crate::turn::Turn;
+
+cases! { $ poison as poison_cases:
+    the_first_fetch_is_attempt_one,
+    each_abandon_and_refetch_adds_one,
+    each_expiry_and_refetch_adds_one,
+    the_count_belongs_to_the_message,
+    a_batch_reports_the_highest_count,
+    every_message_of_a_batch_is_counted,
+    refunds_stop_at_zero,
+    a_second_activity_starts_at_one,
+}
+
+async fn the_first_fetch_is_attempt_one(h: Harness) {
+    h.send(start("i")).await;
+    h.queue(activity("i", 1)).await;
+    assert_eq!(h.fetched().await.attempts, 1);
+    assert_eq!(h.fetched_work().await.attempts, 1);
+}
+
+async fn each_abandon_and_refetch_adds_one(h: Harness) {
+    h.send(start("i")).await;
+    h.queue(activity("i", 1)).await;
+    for attempt in 1..=12 {
+        let fetched = h.fetched().await;
+        assert_eq!(fetched.attempts, attempt);
+        h.abandon_orchestration_item(&fetched.token, None, false).await.unwrap();
+        let work = h.fetched_work().await;
+        assert_eq!(work.attempts, attempt);
+        h.abandon_work_item(&work.token, None, false).await.unwrap();
+    }
+}
+
+async fn each_expiry_and_refetch_adds_one(h: Harness) {
+    h.send(start("i")).await;
+    h.queue(activity("i", 1)).await;
+    for attempt in 1..=4 {
+        assert_eq!(h.fetched().await.attempts, attempt);
+        assert_eq!(h.fetched_work().await.attempts, attempt);
+        h.pass(PAST_LOCK);
+    }
+}
+
+async fn the_count_belongs_to_the_message(h: Harness) {
+    h.create("i").await;
+    h.send(signal("i", "a")).await;
+    for _ in 0..3 {
+        let fetched = h.fetched().await;
+        h.abandon_orchestration_item(&fetched.token, None, false).await.unwrap();
+    }
+    let fetched = h.fetched().await;
+    assert_eq!(fetched.attempts, 4);
+    Turn::of("i", 1).ack(&*h, &fetched.token).await.unwrap();
+    h.send(signal("i", "b")).await;
+    assert_eq!(h.fetched().await.attempts, 1);
+}
+
+async fn a_batch_reports_the_highest_count(h: Harness) {
+    h.create("i").await;
+    h.send(signal("i", "old")).await;
+    for _ in 0..2 {
+        let fetched = h.fetched().await;
+        h.abandon_orchestration_item(&fetched.token, None, false).await.unwrap();
+    }
+    h.send(signal("i", "new")).await;
+    let fetched = h.fetched().await;
+    assert_eq!(fetched.item.messages.len(), 2);
+    assert_eq!(fetched.attempts, 3);
+}
+
+async fn every_message_of_a_batch_is_counted(h: Harness) {
+    h.create("i").await;
+    h.send(signal("i", "a")).await;
+    h.send_later(signal("i", "b"), secs(5)).await;
+    h.pass(secs(6));
+    let both = h.fetched().await;
+    assert_eq!(both.item.messages.len(), 2);
+    h.abandon_orchestration_item(&both.token, None, false).await.unwrap();
+    let both = h.fetched().await;
+    assert_eq!(both.attempts, 2);
+    h.abandon_orchestration_item(&both.token, None, true).await.unwrap();
+    assert_eq!(h.fetched().await.attempts, 2, "the refund was for both");
+}
+
+async fn refunds_stop_at_zero(h: Harness) {
+    h.send(start("i")).await;
+    h.queue(activity("i", 1)).await;
+    for _ in 0..3 {
+        let fetched = h.fetched().await;
+        assert_eq!(fetched.attempts, 1);
+        h.abandon_orchestration_item(&fetched.token, None, true).await.unwrap();
+        let work = h.fetched_work().await;
+        assert_eq!(work.attempts, 1);
+        h.abandon_work_item(&work.token, None, true).await.unwrap();
+    }
+}
+
+async fn a_second_activity_starts_at_one(h: Harness) {
+    h.queue(activity("i", 1)).await;
+    let work = h.fetched_work().await;
+    h.abandon_work_item(&work.token, None, false).await.unwrap();
+    h.queue(activity("i", 2)).await;
+    assert_eq!(h.fetched_work().await.attempts, 2);
+    assert_eq!(h.fetched_work().await.attempts, 1);
+}

@@ -1,0 +1,131 @@
+//! Looking at instances as a whole.
+
+use std::cmp::Reverse;
+
+use super::store::{COMPLETED, Execution, FAILED, Instance, Message, RUNNING, Store};
+use crate::error::ProviderError;
+use crate::management::{ExecutionInfo, InstanceInfo, QueueDepths, SystemMetrics};
+
+impl Store {
+    /// All instances, newest first; equal times by id.
+    pub(super) fn list_instances(&self) -> Vec<String> {
+        self.listed(|_| true)
+    }
+
+    pub(super) fn list_instances_by_status(&self, status: &str) -> Vec<String> {
+        self.listed(|instance| self.status(instance) == Some(status))
+    }
+
+    fn listed(&self, is_wanted: impl Fn(&str) -> bool) -> Vec<String> {
+        let mut rows: Vec<(&String, &Instance)> =
+            self.instances.iter().filter(|(id, _)| is_wanted(id)).collect();
+        // The table is ordered by id, and the sort keeps the order of equals.
+        rows.sort_by_key(|(_, row)| Reverse(row.created_at_ms));
+        rows.into_iter().map(|(id, _)| id.clone()).collect()
+    }
+
+    pub(super) fn list_executions(&self, instance: &str) -> Vec<u64> {
+        self.executions
+            .get(instance)
+            .map(|executions| executions.keys().copied().collect())
+            .unwrap_or_default()
+    }
+
+    pub(super) fn latest_execution_id(&self, instance: &str) -> u64 {
+        self.latest_execution(instance).map_or(everturn_core::INITIAL_EXECUTION_ID, |(id, _)| id)
+    }
+
+    pub(super) fn get_instance_info(&self, instance: &str) -> Result<InstanceInfo, ProviderError> {
+        let row = self.row("get_instance_info", instance)?;
+        let current = self.execution(instance, row.current_execution_id);
+        Ok(InstanceInfo {
+            instance_id: instance.to_owned(),
+            orchestration_name: row.orchestration_name.clone(),
+            orchestration_version: row.orchestration_version.clone(),
+            current_execution_id: row.current_execution_id,
+            status: current.map_or(RUNNING, |execution| &execution.status).to_owned(),
+            output: current.and_then(|execution| execution.output.clone()),
+            created_at: row.created_at_ms,
+            updated_at: row.updated_at_ms,
+            parent_instance_id: row.parent_instance_id.clone(),
+        })
+    }
+
+    pub(super) fn get_execution_info(
+        &self,
+        instance: &str,
+        execution_id: u64,
+    ) -> Result<ExecutionInfo, ProviderError> {
+        let execution = self.execution(instance, execution_id).ok_or_else(|| {
+            let message = format!("execution {execution_id} of {instance} not found");
+            ProviderError::not_found("get_execution_info", message)
+        })?;
+        Ok(ExecutionInfo {
+            execution_id,
+            status: execution.status.clone(),
+            output: execution.output.clone(),
+            started_at: execution.started_at_ms,
+            completed_at: execution.completed_at_ms,
+            event_count: execution.events.len(),
+        })
+    }
+
+    pub(super) fn get_system_metrics(&self) -> SystemMetrics {
+        let with_status = |status| self.instances.keys().filter(|id| self.status(id) == Some(status)).count();
+        let executions = || self.executions.values().flat_map(|executions| executions.values());
+        SystemMetrics {
+            total_instances: self.instances.len() as u64,
+            total_executions: executions().count() as u64,
+            running_instances: with_status(RUNNING) as u64,
+            completed_instances: with_status(COMPLETED) as u64,
+            failed_instances: with_status(FAILED) as u64,
+            total_events: executions().map(|execution| execution.events.len() as u64).sum(),
+        }
+    }
+
+    /// How many rows are in nobody's hands.
+    pub(super) fn get_queue_depths(&self, now_ms: u64) -> QueueDepths {
+        let is_taken = |message: &Message| {
+            let lock = self.instance_locks.get(&message.instance).filter(|lock| lock.is_held(now_ms));
+            lock.is_some_and(|lock| message.tagged_by.as_ref() == Some(&lock.token))
+        };
+        let is_locked =
+            |lock: &Option<super::store::Lock>| lock.as_ref().is_some_and(|lock| lock.is_held(now_ms));
+        QueueDepths {
+            orchestrator_queue: self.orchestrator_queue.values().filter(|message| !is_taken(message)).count(),
+            worker_queue: self.worker_queue.values().filter(|activity| !is_locked(&activity.lock)).count(),
+            timer_queue: 0,
+        }
+    }
+
+    /// Direct children, by id.
+    pub(super) fn list_children(&self, instance: &str) -> Vec<String> {
+        self.instances
+            .iter()
+            .filter(|(_, row)| row.parent_instance_id.as_deref() == Some(instance))
+            .map(|(id, _)| id.clone())
+            .collect()
+    }
+
+    pub(super) fn get_parent_id(&self, instance: &str) -> Result<Option<String>, ProviderError> {
+        Ok(self.row("get_parent_id", instance)?.parent_instance_id.clone())
+    }
+
+    pub(super) fn row(&self, operation: &str, instance: &str) -> Result<&Instance, ProviderError> {
+        self.instances
+            .get(instance)
+            .ok_or_else(|| ProviderError::not_found(operation, format!("instance {instance} not found")))
+    }
+
+    /// The execution that stands for the instance in listings.
+    pub(super) fn current_execution(&self, instance: &str) -> Option<&Execution> {
+        match self.instances.get(instance) {
+            Some(row) => self.execution(instance, row.current_execution_id),
+            None => self.latest_execution(instance).map(|(_, execution)| execution),
+        }
+    }
+
+    pub(super) fn status(&self, instance: &str) -> Option<&str> {
+        self.current_execution(instance).map(|execution| execution.status.as_str())
+    }
+}

@@ -1,0 +1,244 @@
+//! Handing an instance and its waiting messages to a dispatcher.
+
+use std::collections::{BTreeSet, HashMap};
+use std::time::Duration;
+
+use everturn_core::{EventKind, INITIAL_EXECUTION_ID, WorkItem};
+
+use super::store::{Execution, Lock, Message, Store, Stored};
+use crate::types::{DispatcherCapabilityFilter, OrchestrationItem};
+use crate::warm::{FetchedTurn, WarmView};
+
+/// What stands for a name or version that nothing tells.
+const UNKNOWN: &str = "unknown";
+
+/// What runs in an instance, as far as the store knows.
+struct Identity {
+    orchestration_name: String,
+    version: String,
+    execution_id: u64,
+    /// Whether the execution's history belongs to the answer.
+    has_history: bool,
+}
+
+/// What an instance's visible messages amount to.
+enum Standing {
+    /// They can be delivered.
+    Deliverable(Identity),
+    /// Queue messages of an instance that nobody is going to start: these rows.
+    Orphans(Vec<u64>),
+    /// They came before the start.
+    TooEarly,
+}
+
+impl Store {
+    /// Locks the instance with the oldest visible message, if there is one. With a view of warm instances, a warm one
+    /// comes without history.
+    pub(super) fn fetch_orchestration_item(
+        &mut self,
+        now_ms: u64,
+        fresh_token: &str,
+        lock_timeout: Duration,
+        filter: Option<&DispatcherCapabilityFilter>,
+        warm: Option<&dyn WarmView>,
+    ) -> Option<FetchedTurn> {
+        if filter.is_some_and(|filter| filter.supported_engine_versions.is_empty()) {
+            return None;
+        }
+        let (orphans, picked) = self.pick_instance(now_ms, filter);
+        for row_id in orphans {
+            self.orchestrator_queue.remove(&row_id);
+        }
+        let (instance, identity) = picked?;
+        let lock = Lock::new(fresh_token.to_owned(), now_ms, lock_timeout);
+        self.instance_locks.insert(instance.clone(), lock);
+        let (messages, damage, attempt_count) = self.tag_messages(&instance, now_ms, fresh_token);
+        Some(self.turn(instance, identity, messages, damage, attempt_count, fresh_token, warm))
+    }
+
+    /// The oldest instance that may be delivered, and the orphans met on the way.
+    fn pick_instance(
+        &self,
+        now_ms: u64,
+        filter: Option<&DispatcherCapabilityFilter>,
+    ) -> (Vec<u64>, Option<(String, Identity)>) {
+        let mut orphans = Vec::new();
+        let mut seen = BTreeSet::new();
+        for message in self.orchestrator_queue.values().filter(|message| message.is_visible(now_ms)) {
+            let instance = message.instance.as_str();
+            let is_new = seen.insert(instance);
+            if !is_new || self.is_instance_locked(instance, now_ms) || !self.is_compatible(instance, filter) {
+                continue;
+            }
+            match self.standing(instance, now_ms) {
+                Standing::Deliverable(identity) => return (orphans, Some((instance.to_owned(), identity))),
+                Standing::Orphans(row_ids) => orphans.extend(row_ids),
+                Standing::TooEarly => {}
+            }
+        }
+        (orphans, None)
+    }
+
+    fn is_instance_locked(&self, instance: &str, now_ms: u64) -> bool {
+        self.instance_locks.get(instance).is_some_and(|lock| lock.is_held(now_ms))
+    }
+
+    /// Whether the current execution's pin, if it has one, lies in the filter.
+    fn is_compatible(&self, instance: &str, filter: Option<&DispatcherCapabilityFilter>) -> bool {
+        let Some(filter) = filter else { return true };
+        let current =
+            self.instances.get(instance).map_or(INITIAL_EXECUTION_ID, |row| row.current_execution_id);
+        let pin =
+            self.execution(instance, current).and_then(|execution| execution.pinned_engine_version.as_ref());
+        pin.is_none_or(|pin| filter.is_compatible(pin))
+    }
+
+    fn standing(&self, instance: &str, now_ms: u64) -> Standing {
+        if let Some(row) = self.instances.get(instance) {
+            return Standing::Deliverable(Identity {
+                orchestration_name: row.orchestration_name.clone(),
+                version: row.orchestration_version.clone(),
+                execution_id: row.current_execution_id,
+                has_history: true,
+            });
+        }
+        let first = self.execution(instance, INITIAL_EXECUTION_ID);
+        if let Some((name, version)) = first.and_then(Execution::started_as) {
+            return Standing::Deliverable(Identity::first_execution(name, version, true));
+        }
+        let queued: Vec<(&u64, &Message)> =
+            self.orchestrator_queue.iter().filter(|(_, message)| message.instance == instance).collect();
+        let visible = || queued.iter().filter(|(_, message)| message.is_visible(now_ms));
+
+        let is_damaged = first.is_some_and(|execution| execution.history().is_err())
+            || visible().any(|(_, message)| matches!(message.item, Stored::Damaged(_)));
+        if let Some((name, version)) = visible().find_map(|(_, message)| message.starts()) {
+            return Standing::Deliverable(Identity::first_execution(name, version, is_damaged));
+        }
+        if is_damaged {
+            return Standing::Deliverable(Identity::first_execution(UNKNOWN, UNKNOWN, true));
+        }
+        let has_start = queued.iter().any(|(_, message)| message.is_start);
+        if !has_start && visible().all(|(_, message)| message.is_queue_message) {
+            return Standing::Orphans(visible().map(|(row_id, _)| **row_id).collect());
+        }
+        Standing::TooEarly
+    }
+
+    /// Takes all visible messages of an instance along: the messages, what of them cannot be read, the highest count.
+    fn tag_messages(
+        &mut self,
+        instance: &str,
+        now_ms: u64,
+        token: &str,
+    ) -> (Vec<WorkItem>, Option<String>, u32) {
+        let mut messages = Vec::new();
+        let mut damage = None;
+        let mut attempt_count = 0;
+        for (row_id, message) in &mut self.orchestrator_queue {
+            if message.instance != instance || !message.is_visible(now_ms) {
+                continue;
+            }
+            message.tagged_by = Some(token.to_owned());
+            message.attempt_count = message.attempt_count.saturating_add(1);
+            attempt_count = attempt_count.max(message.attempt_count);
+            match &message.item {
+                Stored::Good(item) => messages.push(item.clone()),
+                Stored::Damaged(text) => {
+                    damage = Some(format!("message {row_id} of {instance} cannot be read: {text}"));
+                }
+            }
+        }
+        (messages, damage, attempt_count)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the parts of one answer")]
+    fn turn(
+        &self,
+        instance: String,
+        identity: Identity,
+        messages: Vec<WorkItem>,
+        damage: Option<String>,
+        attempt_count: u32,
+        lock_token: &str,
+        warm: Option<&dyn WarmView>,
+    ) -> FetchedTurn {
+        let Identity { orchestration_name, version, execution_id, has_history } = identity;
+        let execution = self.execution(&instance, execution_id).filter(|_| has_history);
+        let stamp = execution.map(|execution| execution.stamp);
+        let lent = match (warm, stamp, &damage) {
+            (Some(warm), Some(stamp), None) => warm.lend(&instance, execution_id, stamp),
+            _ => None,
+        };
+        let (history, history_error, kv_snapshot) = if lent.is_some() {
+            (Vec::new(), None, HashMap::new())
+        } else {
+            let history = match damage {
+                Some(damage) => Err(damage),
+                None => execution.map_or(Ok(Vec::new()), Execution::history),
+            };
+            let kv = self.kv.get(&instance).map(super::kv::KvStore::snapshot).unwrap_or_default();
+            match history {
+                Ok(history) => (history, None, kv),
+                Err(error) => (Vec::new(), Some(error), kv),
+            }
+        };
+        let item = OrchestrationItem {
+            instance,
+            orchestration_name,
+            execution_id,
+            version,
+            history,
+            messages,
+            history_error,
+            kv_snapshot,
+        };
+        FetchedTurn { item, lock_token: lock_token.to_owned(), attempt_count, warm: lent, stamp }
+    }
+
+    /// The next moment at which a dispatcher may find something it does not find now.
+    pub(super) fn next_orchestration_wake_ms(&self, now_ms: u64) -> Option<u64> {
+        let delays = self.orchestrator_queue.values().map(|message| message.visible_at_ms);
+        let locks = self.instance_locks.values().map(|lock| lock.locked_until_ms);
+        delays.chain(locks).filter(|moment| *moment > now_ms).min()
+    }
+}
+
+impl Identity {
+    fn first_execution(name: &str, version: &str, has_history: bool) -> Self {
+        Self {
+            orchestration_name: name.to_owned(),
+            version: version.to_owned(),
+            execution_id: INITIAL_EXECUTION_ID,
+            has_history,
+        }
+    }
+}
+
+impl Execution {
+    /// Name and version of the start event, if it can be read.
+    pub(super) fn started_as(&self) -> Option<(&str, &str)> {
+        self.events.values().find_map(|event| match event {
+            Stored::Good(event) => match &event.kind {
+                EventKind::OrchestrationStarted { name, version, .. } => {
+                    Some((name.as_str(), version.as_str()))
+                }
+                _ => None,
+            },
+            Stored::Damaged(_) => None,
+        })
+    }
+}
+
+impl Message {
+    /// Name and version of what this message starts.
+    fn starts(&self) -> Option<(&str, &str)> {
+        match &self.item {
+            Stored::Good(
+                WorkItem::StartOrchestration { orchestration, version, .. }
+                | WorkItem::ContinueAsNew { orchestration, version, .. },
+            ) => Some((orchestration, version.as_deref().unwrap_or(UNKNOWN))),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! The provider that keeps everything in memory: the storage contract as a program one can read.
+//!
+//! All state is one [`Store`](store::Store) of plain ordered tables behind a mutex. Each verb of the contract is a method
+//! of it in a file of its own; what is asynchronous (waiting for work) is only around it.
+
+mod abandon_orchestration_item;
+mod abandon_work_item;
+mod ack_orchestration_item;
+mod ack_work_item;
+mod admin;
+mod append_with_execution;
+mod delete;
+mod enqueue;
+mod fetch_orchestration_item;
+mod fetch_work_item;
+mod kv;
+mod locks;
+mod parked;
+mod provider;
+mod provider_admin;
+mod prune;
+mod read;
+mod sessions;
+mod store;
+mod testing;
+mod watches;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use everturn_core::limits::DEFAULT_PAYLOAD_BYTES_MAX;
+use tokio::sync::Notify;
+
+use crate::clock::{Clock, SystemClock};
+use crate::warm::Stamp;
+use store::{Changes, Store};
+use watches::Watches;
+
+/// A provider that keeps everything in memory and forgets it when it is dropped.
+///
+/// It follows the whole storage contract and is its executable specification; it is for tests and simulations.
+///
+/// ```
+/// use std::sync::Arc;
+/// use everturn_provider::{ManualClock, MemoryProvider, Provider};
+///
+/// let provider = MemoryProvider::with_clock(Arc::new(ManualClock::new(1_000)));
+/// assert_eq!(provider.name(), "memory");
+/// assert_eq!(provider.now_ms(), 1_000);
+/// ```
+#[derive(Debug)]
+pub struct MemoryProvider {
+    clock: Arc<dyn Clock>,
+    payload_bytes_max: usize,
+    store: Mutex<Store>,
+    watches: Mutex<Watches>,
+    orchestrator_work: Notify,
+    worker_work: Notify,
+}
+
+impl MemoryProvider {
+    /// An empty store that goes by the system's clock.
+    pub fn new() -> Self {
+        Self::with_clock(Arc::new(SystemClock::new()))
+    }
+
+    /// An empty store that goes by this clock, and draws its tokens and stamps from it.
+    pub fn with_clock(clock: Arc<dyn Clock>) -> Self {
+        Self {
+            clock,
+            payload_bytes_max: DEFAULT_PAYLOAD_BYTES_MAX,
+            store: Mutex::default(),
+            watches: Mutex::default(),
+            orchestrator_work: Notify::new(),
+            worker_work: Notify::new(),
+        }
+    }
+
+    /// Sets the largest payload that client and runtime let through, in UTF-8 bytes.
+    #[must_use]
+    pub fn with_payload_bytes_max(mut self, payload_bytes_max: usize) -> Self {
+        self.payload_bytes_max = payload_bytes_max;
+        self
+    }
+
+    /// Runs a verb at the present time and wakes those it concerns.
+    fn with_store<T>(&self, verb: impl FnOnce(&mut Store, u64) -> T) -> T {
+        let (answer, changes) = self.run(verb);
+        self.announce(changes);
+        answer
+    }
+
+    /// Runs a verb at the present time and says whom it concerns.
+    fn run<T>(&self, verb: impl FnOnce(&mut Store, u64) -> T) -> (T, Changes) {
+        let mut store = locked(&self.store);
+        let answer = verb(&mut store, self.clock.wall_ms());
+        (answer, std::mem::take(&mut store.changes))
+    }
+
+    fn announce(&self, changes: Changes) {
+        if !changes.instances.is_empty() {
+            let mut watches = locked(&self.watches);
+            for instance in &changes.instances {
+                watches.changed(instance);
+            }
+        }
+        if changes.orchestrator_queue {
+            self.orchestrator_work.notify_waiters();
+        }
+        if changes.worker_queue {
+            self.worker_work.notify_waiters();
+        }
+    }
+
+    fn fresh_stamp(&self) -> Stamp {
+        #[expect(clippy::cast_possible_truncation, reason = "half of a random number is random")]
+        Stamp(self.clock.random_u128() as u64)
+    }
+}
+
+impl Default for MemoryProvider {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// A panic under the mutex can only come from code that was handed in (a view of warm instances); the tables are whole
+/// by then, so the next verb goes on.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,267 @@
+//! The storage contract, each verb handed to the store.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use everturn_core::{Event, OrchestrationStatus, SystemStats, WorkItem};
+
+use super::parked::LOOK_AT_LEAST_EVERY;
+use super::store::Store;
+use super::{MemoryProvider, locked};
+use crate::error::ProviderError;
+use crate::locks::LockRenewal;
+use crate::management::ProviderAdmin;
+use crate::provider::Provider;
+use crate::tags::TagFilter;
+use crate::types::{
+    DispatcherCapabilityFilter, ExecutionMetadata, OrchestrationItem, ScheduledActivityIdentifier,
+    SessionFetchConfig,
+};
+use crate::warm::{FetchedTurn, TurnCommit, WarmView};
+use crate::watch::InstanceWatch;
+
+impl MemoryProvider {
+    async fn fetch_instance(
+        &self,
+        lock_timeout: Duration,
+        poll_timeout: Duration,
+        filter: Option<&DispatcherCapabilityFilter>,
+        warm: Option<Arc<dyn WarmView>>,
+    ) -> Option<FetchedTurn> {
+        let look = |store: &mut Store, now_ms: u64, token: &str| {
+            let turn = store.fetch_orchestration_item(now_ms, token, lock_timeout, filter, warm.as_deref());
+            // Those who wait do not know of a lock that ends before they look again.
+            store.changes.orchestrator_queue |= turn.is_some() && lock_timeout < LOOK_AT_LEAST_EVERY;
+            turn
+        };
+        self.look_until(poll_timeout, &self.orchestrator_work, look, Store::next_orchestration_wake_ms).await
+    }
+
+    fn commit(&self, commit: TurnCommit) -> Result<(), ProviderError> {
+        let check_in = commit.check_in.clone();
+        let (answer, changes) = self.run(|store, now_ms| store.ack_orchestration_item(now_ms, commit));
+        // Whoever is woken by this commit shall find the instance in memory again.
+        if let (Ok(()), Some(check_in)) = (&answer, check_in) {
+            check_in();
+        }
+        self.announce(changes);
+        answer
+    }
+}
+
+#[async_trait]
+impl Provider for MemoryProvider {
+    fn name(&self) -> &str {
+        "memory"
+    }
+
+    fn version(&self) -> &str {
+        env!("CARGO_PKG_VERSION")
+    }
+
+    async fn fetch_orchestration_item(
+        &self,
+        lock_timeout: Duration,
+        poll_timeout: Duration,
+        filter: Option<&DispatcherCapabilityFilter>,
+    ) -> Result<Option<(OrchestrationItem, String, u32)>, ProviderError> {
+        let turn = self.fetch_instance(lock_timeout, poll_timeout, filter, None).await;
+        Ok(turn.map(|turn| (turn.item, turn.lock_token, turn.attempt_count)))
+    }
+
+    async fn ack_orchestration_item(
+        &self,
+        lock_token: &str,
+        execution_id: u64,
+        history_delta: Vec<Event>,
+        worker_items: Vec<WorkItem>,
+        orchestrator_items: Vec<WorkItem>,
+        metadata: ExecutionMetadata,
+        cancelled_activities: Vec<ScheduledActivityIdentifier>,
+    ) -> Result<(), ProviderError> {
+        self.commit(TurnCommit {
+            lock_token: lock_token.to_owned(),
+            execution_id,
+            history_delta,
+            worker_items,
+            orchestrator_items,
+            metadata,
+            cancelled_activities,
+            base: None,
+            stamp: self.fresh_stamp(),
+            check_in: None,
+        })
+    }
+
+    async fn abandon_orchestration_item(
+        &self,
+        lock_token: &str,
+        delay: Option<Duration>,
+        ignore_attempt: bool,
+    ) -> Result<(), ProviderError> {
+        self.with_store(|store, now_ms| {
+            store.abandon_orchestration_item(now_ms, lock_token, delay, ignore_attempt)
+        })
+    }
+
+    async fn read(&self, instance: &str) -> Result<Vec<Event>, ProviderError> {
+        self.with_store(|store, _| store.read(instance))
+    }
+
+    async fn read_with_execution(
+        &self,
+        instance: &str,
+        execution_id: u64,
+    ) -> Result<Vec<Event>, ProviderError> {
+        self.with_store(|store, _| store.read_with_execution(instance, execution_id))
+    }
+
+    async fn append_with_execution(
+        &self,
+        instance: &str,
+        execution_id: u64,
+        new_events: Vec<Event>,
+    ) -> Result<(), ProviderError> {
+        let stamp = self.fresh_stamp();
+        self.with_store(|store, now_ms| {
+            store.append_with_execution(now_ms, stamp, instance, execution_id, new_events)
+        })
+    }
+
+    async fn enqueue_for_worker(&self, item: WorkItem) -> Result<(), ProviderError> {
+        self.with_store(|store, now_ms| store.enqueue_for_worker(now_ms, item))
+    }
+
+    async fn fetch_work_item(
+        &self,
+        lock_timeout: Duration,
+        poll_timeout: Duration,
+        session: Option<&SessionFetchConfig>,
+        tag_filter: &TagFilter,
+    ) -> Result<Option<(WorkItem, String, u32)>, ProviderError> {
+        let ends_soon = lock_timeout < LOOK_AT_LEAST_EVERY
+            || session.is_some_and(|session| session.lock_timeout < LOOK_AT_LEAST_EVERY);
+        let look = |store: &mut Store, now_ms: u64, token: &str| {
+            let work = store.fetch_work_item(now_ms, token, lock_timeout, session, tag_filter);
+            // Those who wait do not know of a lock or lease that ends before they look again.
+            store.changes.worker_queue |= work.is_some() && ends_soon;
+            work
+        };
+        Ok(self.look_until(poll_timeout, &self.worker_work, look, Store::next_work_item_wake_ms).await)
+    }
+
+    async fn ack_work_item(&self, token: &str, completion: Option<WorkItem>) -> Result<(), ProviderError> {
+        self.with_store(|store, now_ms| store.ack_work_item(now_ms, token, completion))
+    }
+
+    async fn renew_work_item_lock(&self, token: &str, extend_for: Duration) -> Result<(), ProviderError> {
+        self.with_store(|store, now_ms| store.renew_work_item_lock(now_ms, token, extend_for))
+    }
+
+    async fn renew_session_lock(
+        &self,
+        owner_ids: &[&str],
+        extend_for: Duration,
+        idle_timeout: Duration,
+    ) -> Result<usize, ProviderError> {
+        Ok(self.with_store(|store, now_ms| {
+            store.renew_session_lock(now_ms, owner_ids, extend_for, idle_timeout)
+        }))
+    }
+
+    async fn cleanup_orphaned_sessions(&self, _idle_timeout: Duration) -> Result<usize, ProviderError> {
+        Ok(self.with_store(|store, now_ms| store.cleanup_orphaned_sessions(now_ms)))
+    }
+
+    async fn abandon_work_item(
+        &self,
+        token: &str,
+        delay: Option<Duration>,
+        ignore_attempt: bool,
+    ) -> Result<(), ProviderError> {
+        self.with_store(|store, now_ms| store.abandon_work_item(now_ms, token, delay, ignore_attempt))
+    }
+
+    async fn renew_orchestration_item_lock(
+        &self,
+        token: &str,
+        extend_for: Duration,
+    ) -> Result<(), ProviderError> {
+        self.with_store(|store, now_ms| store.renew_orchestration_item_lock(now_ms, token, extend_for))
+    }
+
+    async fn enqueue_for_orchestrator(
+        &self,
+        item: WorkItem,
+        delay: Option<Duration>,
+    ) -> Result<(), ProviderError> {
+        self.with_store(|store, now_ms| store.enqueue_for_orchestrator(now_ms, item, delay))
+    }
+
+    fn as_management_capability(&self) -> Option<&dyn ProviderAdmin> {
+        Some(self)
+    }
+
+    async fn get_custom_status(
+        &self,
+        instance: &str,
+        last_seen_version: u64,
+    ) -> Result<Option<(Option<String>, u64)>, ProviderError> {
+        Ok(self.with_store(|store, _| store.get_custom_status(instance, last_seen_version)))
+    }
+
+    async fn get_kv_value(&self, instance: &str, key: &str) -> Result<Option<String>, ProviderError> {
+        Ok(self.with_store(|store, _| store.get_kv_value(instance, key)))
+    }
+
+    async fn get_kv_all_values(&self, instance: &str) -> Result<HashMap<String, String>, ProviderError> {
+        Ok(self.with_store(|store, _| store.get_kv_all_values(instance)))
+    }
+
+    async fn get_instance_stats(&self, instance: &str) -> Result<Option<SystemStats>, ProviderError> {
+        Ok(self.with_store(|store, _| store.get_instance_stats(instance)))
+    }
+
+    fn payload_bytes_max(&self) -> usize {
+        self.payload_bytes_max
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.clock.wall_ms()
+    }
+
+    async fn fetch_turn(
+        &self,
+        lock_timeout: Duration,
+        poll_timeout: Duration,
+        filter: Option<&DispatcherCapabilityFilter>,
+        warm: Arc<dyn WarmView>,
+    ) -> Result<Option<FetchedTurn>, ProviderError> {
+        Ok(self.fetch_instance(lock_timeout, poll_timeout, filter, Some(warm)).await)
+    }
+
+    async fn commit_turn(&self, commit: &TurnCommit) -> Result<(), ProviderError> {
+        self.commit(commit.clone())
+    }
+
+    async fn renew_locks(&self, renewals: &[LockRenewal]) -> Vec<Result<(), ProviderError>> {
+        self.with_store(|store, now_ms| store.renew_locks(now_ms, renewals))
+    }
+
+    async fn read_status(&self, instance: &str) -> Result<OrchestrationStatus, ProviderError> {
+        self.with_store(|store, _| store.read_status(instance))
+    }
+
+    fn watch_instance(&self, instance: &str) -> InstanceWatch {
+        InstanceWatch::woken(locked(&self.watches).watch(instance))
+    }
+
+    async fn read_orchestration_name(
+        &self,
+        instance: &str,
+    ) -> Result<Option<(String, String)>, ProviderError> {
+        Ok(self.with_store(|store, _| store.read_orchestration_name(instance)))
+    }
+}

@@ -1,0 +1,283 @@
+//! Everything the provider knows, as plain ordered tables.
+//!
+//! The verbs of the contract are methods of [`Store`], one file each. They are told the time and the fresh tokens, wait
+//! for nothing, and check everything before they change anything: a refusal leaves the store as it was.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use everturn_core::{Event, EventKind, WorkItem};
+use semver::Version;
+
+use super::kv::KvStore;
+use crate::error::ProviderError;
+use crate::types::ScheduledActivityIdentifier;
+use crate::warm::Stamp;
+
+/// Status of an execution that is under way.
+pub(super) const RUNNING: &str = "Running";
+/// Status of an execution that returned `Ok`.
+pub(super) const COMPLETED: &str = "Completed";
+/// Status of an execution that failed.
+pub(super) const FAILED: &str = "Failed";
+/// Status of an execution that a successor follows.
+pub(super) const CONTINUED_AS_NEW: &str = "ContinuedAsNew";
+
+/// All tables, and what the last verb may have set in motion.
+#[derive(Debug, Default)]
+pub(super) struct Store {
+    pub(super) instances: BTreeMap<String, Instance>,
+    pub(super) executions: BTreeMap<String, BTreeMap<u64, Execution>>,
+    pub(super) instance_locks: BTreeMap<String, Lock>,
+    pub(super) orchestrator_queue: BTreeMap<u64, Message>,
+    pub(super) worker_queue: BTreeMap<u64, Activity>,
+    pub(super) sessions: BTreeMap<String, Session>,
+    pub(super) kv: BTreeMap<String, KvStore>,
+    /// Activities of which nothing can be read, not even whose they are.
+    pub(super) set_aside: Vec<Activity>,
+    pub(super) changes: Changes,
+    last_row_id: u64,
+}
+
+/// Whom to wake after a verb.
+#[derive(Debug, Default)]
+pub(super) struct Changes {
+    /// Something may have become fetchable by a dispatcher, now or at a new moment.
+    pub(super) orchestrator_queue: bool,
+    /// The same for a worker.
+    pub(super) worker_queue: bool,
+    /// These instances have changed.
+    pub(super) instances: BTreeSet<String>,
+}
+
+/// A record as it was written, or what is left of it.
+#[derive(Debug, Clone)]
+pub(super) enum Stored<T> {
+    Good(T),
+    Damaged(String),
+}
+
+/// An instance exists from its first ack on.
+#[derive(Debug)]
+pub(super) struct Instance {
+    pub(super) orchestration_name: String,
+    pub(super) orchestration_version: String,
+    pub(super) current_execution_id: u64,
+    pub(super) parent_instance_id: Option<String>,
+    pub(super) custom_status: Option<String>,
+    pub(super) custom_status_version: u64,
+    pub(super) created_at_ms: u64,
+    pub(super) updated_at_ms: u64,
+}
+
+/// One life of an instance, with its history.
+#[derive(Debug)]
+pub(super) struct Execution {
+    pub(super) status: String,
+    pub(super) output: Option<String>,
+    pub(super) started_at_ms: u64,
+    pub(super) completed_at_ms: Option<u64>,
+    pub(super) pinned_engine_version: Option<Version>,
+    pub(super) stamp: Stamp,
+    pub(super) events: BTreeMap<u64, Stored<Event>>,
+    /// The last event that completed or failed this execution.
+    pub(super) outcome_event_id: Option<u64>,
+}
+
+/// The right to commit, until a moment.
+#[derive(Debug, Clone)]
+pub(super) struct Lock {
+    pub(super) token: String,
+    pub(super) locked_until_ms: u64,
+}
+
+/// A row of the orchestrator queue.
+#[derive(Debug)]
+pub(super) struct Message {
+    pub(super) instance: String,
+    pub(super) is_start: bool,
+    pub(super) is_queue_message: bool,
+    pub(super) item: Stored<WorkItem>,
+    pub(super) visible_at_ms: u64,
+    pub(super) attempt_count: u32,
+    /// The token of the fetch that last took this row along.
+    pub(super) tagged_by: Option<String>,
+}
+
+/// A row of the worker queue.
+#[derive(Debug)]
+pub(super) struct Activity {
+    /// Whose it is; `None` if that can no longer be read.
+    pub(super) identity: Option<ScheduledActivityIdentifier>,
+    pub(super) session_id: Option<String>,
+    pub(super) tag: Option<String>,
+    pub(super) item: Stored<WorkItem>,
+    pub(super) visible_at_ms: u64,
+    pub(super) attempt_count: u32,
+    pub(super) lock: Option<Lock>,
+}
+
+/// Who may take the activities of a session.
+#[derive(Debug)]
+pub(super) struct Session {
+    pub(super) owner_id: String,
+    pub(super) leased_until_ms: u64,
+    pub(super) last_activity_at_ms: u64,
+}
+
+impl Store {
+    /// The newest execution of an instance, by its history.
+    pub(super) fn latest_execution(&self, instance: &str) -> Option<(u64, &Execution)> {
+        let (id, execution) = self.executions.get(instance)?.last_key_value()?;
+        Some((*id, execution))
+    }
+
+    pub(super) fn execution(&self, instance: &str, execution_id: u64) -> Option<&Execution> {
+        self.executions.get(instance)?.get(&execution_id)
+    }
+
+    /// A message as a row of the orchestrator queue, behind all others.
+    pub(super) fn push_message(&mut self, item: WorkItem, visible_at_ms: u64) {
+        let row_id = self.next_row_id();
+        self.orchestrator_queue.insert(
+            row_id,
+            Message {
+                instance: item.instance().to_owned(),
+                is_start: item.is_start(),
+                is_queue_message: matches!(item, WorkItem::QueueMessage { .. }),
+                item: Stored::Good(item),
+                visible_at_ms,
+                attempt_count: 0,
+                tagged_by: None,
+            },
+        );
+        self.changes.orchestrator_queue = true;
+    }
+
+    /// An activity as a row of the worker queue, behind all others. Anything else is passed over: callers check first.
+    pub(super) fn push_activity(&mut self, item: WorkItem, now_ms: u64) {
+        let WorkItem::ActivityExecute { instance, execution_id, id, session_id, tag, .. } = &item else {
+            return;
+        };
+        let activity = Activity {
+            identity: Some(ScheduledActivityIdentifier {
+                instance: instance.clone(),
+                execution_id: *execution_id,
+                activity_id: *id,
+            }),
+            session_id: session_id.clone(),
+            tag: tag.clone(),
+            item: Stored::Good(item),
+            visible_at_ms: now_ms,
+            attempt_count: 0,
+            lock: None,
+        };
+        let row_id = self.next_row_id();
+        self.worker_queue.insert(row_id, activity);
+        self.changes.worker_queue = true;
+    }
+
+    fn next_row_id(&mut self) -> u64 {
+        self.last_row_id += 1;
+        self.last_row_id
+    }
+}
+
+impl Execution {
+    /// A new execution without events.
+    pub(super) fn running(now_ms: u64, stamp: Stamp) -> Self {
+        Self {
+            status: RUNNING.to_owned(),
+            output: None,
+            started_at_ms: now_ms,
+            completed_at_ms: None,
+            pinned_engine_version: None,
+            stamp,
+            events: BTreeMap::new(),
+            outcome_event_id: None,
+        }
+    }
+
+    /// Adds events whose ids were checked.
+    pub(super) fn append(&mut self, events: Vec<Event>) {
+        for event in events {
+            if let EventKind::OrchestrationCompleted { .. } | EventKind::OrchestrationFailed { .. } =
+                event.kind
+            {
+                self.outcome_event_id = self.outcome_event_id.max(Some(event.event_id));
+            }
+            self.events.insert(event.event_id, Stored::Good(event));
+        }
+    }
+
+    /// All events in order, or the first one that cannot be read.
+    pub(super) fn history(&self) -> Result<Vec<Event>, String> {
+        self.events
+            .iter()
+            .map(|(event_id, event)| match event {
+                Stored::Good(event) => Ok(event.clone()),
+                Stored::Damaged(damage) => Err(format!("event {event_id} cannot be read: {damage}")),
+            })
+            .collect()
+    }
+}
+
+impl Lock {
+    pub(super) fn new(token: String, now_ms: u64, lasts: Duration) -> Self {
+        Self { token, locked_until_ms: after(now_ms, lasts) }
+    }
+
+    pub(super) fn is_held(&self, now_ms: u64) -> bool {
+        now_ms < self.locked_until_ms
+    }
+}
+
+impl Message {
+    pub(super) fn is_visible(&self, now_ms: u64) -> bool {
+        self.visible_at_ms <= now_ms
+    }
+}
+
+impl Activity {
+    pub(super) fn is_of(&self, instance: &str) -> bool {
+        self.identity.as_ref().is_some_and(|identity| identity.instance == instance)
+    }
+}
+
+impl Session {
+    pub(super) fn is_leased(&self, now_ms: u64) -> bool {
+        now_ms < self.leased_until_ms
+    }
+}
+
+/// The moment `wait` from now, rounded up to a millisecond.
+pub(super) fn after(now_ms: u64, wait: Duration) -> u64 {
+    let wait_ms = wait.as_nanos().div_ceil(1_000_000);
+    now_ms.saturating_add(u64::try_from(wait_ms).unwrap_or(u64::MAX))
+}
+
+/// Refuses event ids that are 0, given twice, or there already.
+pub(super) fn check_new_events(
+    operation: &str,
+    instance: &str,
+    execution_id: u64,
+    existing: Option<&Execution>,
+    new_events: &[Event],
+) -> Result<(), ProviderError> {
+    let mut seen = BTreeSet::new();
+    for event in new_events {
+        let id = event.event_id;
+        let refused = if id == 0 {
+            "event id 0 is not a position".to_owned()
+        } else if !seen.insert(id) || existing.is_some_and(|execution| execution.events.contains_key(&id)) {
+            format!("duplicate event id {id}")
+        } else {
+            continue;
+        };
+        return Err(ProviderError::permanent(
+            operation,
+            format!("{instance}, execution {execution_id}: {refused}"),
+        ));
+    }
+    Ok(())
+}

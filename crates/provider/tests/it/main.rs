@@ -1,0 +1,8 @@
+//! The in-memory provider: what is its own, beside the contract that every provider follows.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, missing_docs)]
+
+mod damage;
+mod tokio_clock;
+mod turns;
+mod waiting;
+mod warm;

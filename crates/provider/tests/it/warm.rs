@@ -1,0 +1,110 @@
+//! Lending and checking in.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use everturn_core::{Event, EventKind};
+use everturn_provider::{LentInstance, ManualClock, MemoryProvider, Provider, Stamp, TurnCommit, WarmView};
+
+use crate::turns::{LOCK, create, fetch, first_turn, signal, start};
+
+/// Lends a number for the one state it holds, and notes what it was asked for.
+#[derive(Default)]
+struct Cache {
+    held: Option<(String, u64, Stamp)>,
+    asked: Mutex<Vec<(String, u64, Stamp)>>,
+}
+
+impl WarmView for Cache {
+    fn lend(&self, instance: &str, execution_id: u64, stamp: Stamp) -> Option<LentInstance> {
+        let state = (instance.to_owned(), execution_id, stamp);
+        self.asked.lock().unwrap().push(state.clone());
+        (self.held.as_ref() == Some(&state)).then(|| LentInstance::new(7_u32))
+    }
+}
+
+fn provider() -> MemoryProvider {
+    MemoryProvider::with_clock(Arc::new(ManualClock::new(1_000)))
+}
+
+#[tokio::test]
+async fn an_instance_held_at_its_stamp_comes_without_history() {
+    let provider = provider();
+    create(&provider, "a", Stamp(5)).await;
+    provider.enqueue_for_orchestrator(signal("a"), None).await.unwrap();
+    let cache = Arc::new(Cache { held: Some(("a".to_owned(), 1, Stamp(5))), ..Cache::default() });
+    let turn = provider.fetch_turn(LOCK, Duration::ZERO, None, cache).await.unwrap().unwrap();
+    assert_eq!(turn.warm.unwrap().take::<u32>(), Some(7));
+    assert_eq!(turn.stamp, Some(Stamp(5)));
+    assert!(turn.item.history.is_empty());
+    assert_eq!(turn.item.messages, [signal("a")]);
+}
+
+#[tokio::test]
+async fn events_appended_by_a_tool_make_memory_stale() {
+    let provider = provider();
+    create(&provider, "a", Stamp(5)).await;
+    let event = Event::stamped(2, "a", 1, None, 0, EventKind::ExternalSubscribed { name: "go".to_owned() });
+    provider.append_with_execution("a", 1, vec![event]).await.unwrap();
+    provider.enqueue_for_orchestrator(signal("a"), None).await.unwrap();
+    let cache = Arc::new(Cache { held: Some(("a".to_owned(), 1, Stamp(5))), ..Cache::default() });
+    let turn = provider.fetch_turn(LOCK, Duration::ZERO, None, cache).await.unwrap().unwrap();
+    assert!(turn.warm.is_none());
+    assert_eq!(turn.item.history.len(), 2);
+}
+
+#[tokio::test]
+async fn an_instance_without_execution_is_not_asked_for() {
+    let provider = provider();
+    provider.enqueue_for_orchestrator(start("a"), None).await.unwrap();
+    let cache = Arc::new(Cache::default());
+    let turn = provider.fetch_turn(LOCK, Duration::ZERO, None, cache.clone()).await.unwrap().unwrap();
+    assert_eq!(turn.stamp, None);
+    assert!(cache.asked.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_commit_on_another_stamp_is_refused_and_keeps_the_lock() {
+    let provider = provider();
+    create(&provider, "a", Stamp(5)).await;
+    provider.enqueue_for_orchestrator(signal("a"), None).await.unwrap();
+    let token = fetch(&provider).await;
+    let mut commit = TurnCommit { history_delta: vec![], ..first_turn("a", &token, Stamp(6)) };
+    commit.base = Some(Stamp(4));
+    let error = provider.commit_turn(&commit).await.unwrap_err();
+    assert!(error.is_history_moved());
+    commit.base = Some(Stamp(5));
+    provider.commit_turn(&commit).await.unwrap();
+}
+
+#[tokio::test]
+async fn memory_has_the_instance_back_before_anybody_is_woken() {
+    let provider = Arc::new(provider());
+    provider.enqueue_for_orchestrator(start("a"), None).await.unwrap();
+    let token = fetch(&*provider).await;
+    let checked_in = Arc::new(AtomicBool::new(false));
+    let (seen, mut watch) = (Arc::clone(&checked_in), provider.watch_instance("a"));
+    let watcher = tokio::spawn(async move {
+        watch.changed(Duration::from_secs(10)).await;
+        seen.load(Ordering::SeqCst)
+    });
+    let inside = Arc::clone(&provider);
+    let mut commit = first_turn("a", &token, Stamp(5));
+    let done = Arc::clone(&checked_in);
+    commit.check_in = Some(Arc::new(move || {
+        // The store is not locked here: a check-in may ask it.
+        assert!(inside.message_attempts("a").is_empty());
+        done.store(true, Ordering::SeqCst);
+    }));
+    provider.commit_turn(&commit).await.unwrap();
+    assert!(watcher.await.unwrap());
+}
+
+#[tokio::test]
+async fn a_refused_commit_checks_nothing_in() {
+    let provider = provider();
+    let mut commit = first_turn("a", "no such token", Stamp(5));
+    commit.check_in = Some(Arc::new(|| panic!("checked in without a commit")));
+    assert!(provider.commit_turn(&commit).await.unwrap_err().is_lock_lost());
+}
