@@ -1,0 +1,70 @@
+//! Reading an instance's key-value store.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+
+use super::{Client, ClientError};
+
+impl Client {
+    /// A key of an instance's key-value store; `None` if the key or the instance is unknown.
+    ///
+    /// # Errors
+    /// [`ClientError::Provider`] if the store failed.
+    pub async fn get_kv_value(&self, instance: &str, key: &str) -> Result<Option<String>, ClientError> {
+        Ok(self.store.get_kv_value(instance, key).await?)
+    }
+
+    /// [`get_kv_value`](Self::get_kv_value) for a value that was set with `set_kv_value_typed`.
+    ///
+    /// # Errors
+    /// As [`get_kv_value`](Self::get_kv_value); [`ClientError::InvalidInput`] if the value cannot be decoded.
+    pub async fn get_kv_value_typed<T: DeserializeOwned>(
+        &self,
+        instance: &str,
+        key: &str,
+    ) -> Result<Option<T>, ClientError> {
+        self.get_kv_value(instance, key).await?.map(|value| decode(&value)).transpose()
+    }
+
+    /// All keys of an instance's key-value store; none for an unknown instance.
+    ///
+    /// # Errors
+    /// [`ClientError::Provider`] if the store failed.
+    pub async fn get_kv_all_values(&self, instance: &str) -> Result<HashMap<String, String>, ClientError> {
+        Ok(self.store.get_kv_all_values(instance).await?)
+    }
+
+    /// Waits until a key of an instance's key-value store is set. The instance need not exist yet.
+    ///
+    /// # Errors
+    /// [`ClientError::Timeout`] if it was not set in time, [`ClientError::Provider`] if the store failed.
+    pub async fn wait_for_kv_value(
+        &self,
+        instance: &str,
+        key: &str,
+        timeout: Duration,
+    ) -> Result<String, ClientError> {
+        self.wait_for(instance, timeout, Duration::MAX, || self.get_kv_value(instance, key)).await
+    }
+
+    /// [`wait_for_kv_value`](Self::wait_for_kv_value) for a value that was set with `set_kv_value_typed`.
+    ///
+    /// # Errors
+    /// As [`wait_for_kv_value`](Self::wait_for_kv_value); [`ClientError::InvalidInput`] if the value cannot be decoded.
+    pub async fn wait_for_kv_value_typed<T: DeserializeOwned>(
+        &self,
+        instance: &str,
+        key: &str,
+        timeout: Duration,
+    ) -> Result<T, ClientError> {
+        decode(&self.wait_for_kv_value(instance, key, timeout).await?)
+    }
+}
+
+/// Values of the key-value store are plain JSON: strings are quoted, other than in payloads.
+fn decode<T: DeserializeOwned>(value: &str) -> Result<T, ClientError> {
+    serde_json::from_str(value)
+        .map_err(|error| ClientError::InvalidInput { message: format!("KV deserialization error: {error}") })
+}

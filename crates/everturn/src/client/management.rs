@@ -1,0 +1,201 @@
+//! Listing, inspecting and removing instances.
+
+use everturn_core::Event;
+use everturn_provider::management::{
+    DeleteInstanceResult, ExecutionInfo, InstanceFilter, InstanceInfo, InstanceTree, PruneOptions,
+    PruneResult, QueueDepths, SystemMetrics,
+};
+use everturn_provider::{ProviderAdmin, ProviderError};
+
+use super::{Client, ClientError};
+
+/// Every method but the first fails with [`ClientError::ManagementNotAvailable`] on a store without a management side,
+/// and with [`ClientError::Provider`] if the store failed.
+impl Client {
+    /// Whether the store has a management side.
+    pub fn has_management_capability(&self) -> bool {
+        self.store.as_management_capability().is_some()
+    }
+
+    /// All instances, children included, newest first.
+    ///
+    /// # Errors
+    /// If the store failed or has no management side.
+    pub async fn list_all_instances(&self) -> Result<Vec<String>, ClientError> {
+        Ok(self.admin()?.list_instances().await?)
+    }
+
+    /// The instances whose current execution is `Running`, `Completed`, `Failed` or `ContinuedAsNew`, newest first.
+    ///
+    /// # Errors
+    /// If the store failed or has no management side.
+    pub async fn list_instances_by_status(&self, status: &str) -> Result<Vec<String>, ClientError> {
+        Ok(self.admin()?.list_instances_by_status(status).await?)
+    }
+
+    /// What is known about an instance.
+    ///
+    /// # Errors
+    /// If the instance is unknown, or the store failed or has no management side.
+    pub async fn get_instance_info(&self, instance: &str) -> Result<InstanceInfo, ClientError> {
+        Ok(self.admin()?.get_instance_info(instance).await?)
+    }
+
+    /// What is known about an execution.
+    ///
+    /// # Errors
+    /// If the execution is unknown, or the store failed or has no management side.
+    pub async fn get_execution_info(
+        &self,
+        instance: &str,
+        execution_id: u64,
+    ) -> Result<ExecutionInfo, ClientError> {
+        Ok(self.admin()?.get_execution_info(instance, execution_id).await?)
+    }
+
+    /// The executions of an instance, ascending; none for an unknown instance.
+    ///
+    /// # Errors
+    /// If the store failed or has no management side.
+    pub async fn list_executions(&self, instance: &str) -> Result<Vec<u64>, ClientError> {
+        Ok(self.admin()?.list_executions(instance).await?)
+    }
+
+    /// The events of an execution; none for an unknown one.
+    ///
+    /// # Errors
+    /// If an event is damaged, or the store failed or has no management side.
+    pub async fn read_execution_history(
+        &self,
+        instance: &str,
+        execution_id: u64,
+    ) -> Result<Vec<Event>, ClientError> {
+        Ok(self.admin()?.read_history_with_execution_id(instance, execution_id).await?)
+    }
+
+    /// Totals of the whole store.
+    ///
+    /// # Errors
+    /// If the store failed or has no management side.
+    pub async fn get_system_metrics(&self) -> Result<SystemMetrics, ClientError> {
+        Ok(self.admin()?.get_system_metrics().await?)
+    }
+
+    /// How much work waits, not counting what is being worked on.
+    ///
+    /// # Errors
+    /// If the store failed or has no management side.
+    pub async fn get_queue_depths(&self) -> Result<QueueDepths, ClientError> {
+        Ok(self.admin()?.get_queue_depths().await?)
+    }
+
+    /// An instance and all its descendants. An unknown instance has none.
+    ///
+    /// # Errors
+    /// If the store failed or has no management side.
+    pub async fn get_instance_tree(&self, instance_id: &str) -> Result<InstanceTree, ClientError> {
+        Ok(self.admin()?.get_instance_tree(instance_id).await?)
+    }
+
+    /// Removes a root instance, all its descendants and everything of theirs. `force` removes running ones too; what
+    /// is being worked on cannot be committed any more.
+    ///
+    /// # Errors
+    /// [`ClientError::InstanceNotFound`], [`ClientError::InstanceStillRunning`] without `force`,
+    /// [`ClientError::CannotDeleteSubOrchestration`] for a child; or if the store failed or has no management side.
+    pub async fn delete_instance(
+        &self,
+        instance_id: &str,
+        force: bool,
+    ) -> Result<DeleteInstanceResult, ClientError> {
+        let deleted = self
+            .admin()?
+            .delete_instance(instance_id, force)
+            .await
+            .map_err(|error| deletion_error(instance_id, error))?;
+        log_deletion("deleted an instance", &deleted);
+        Ok(deleted)
+    }
+
+    /// Removes the root instances that match and have ended, with their descendants; others are passed over.
+    ///
+    /// # Errors
+    /// If the store failed or has no management side.
+    pub async fn delete_instance_bulk(
+        &self,
+        filter: InstanceFilter,
+    ) -> Result<DeleteInstanceResult, ClientError> {
+        let deleted = self.admin()?.delete_instance_bulk(filter).await?;
+        log_deletion("deleted instances", &deleted);
+        Ok(deleted)
+    }
+
+    /// Removes old executions of an instance. The current one and running ones stay.
+    ///
+    /// # Errors
+    /// If the instance is unknown, or the store failed or has no management side.
+    pub async fn prune_executions(
+        &self,
+        instance_id: &str,
+        options: PruneOptions,
+    ) -> Result<PruneResult, ClientError> {
+        let pruned = self.admin()?.prune_executions(instance_id, options).await?;
+        log_pruning("pruned an instance", &pruned);
+        Ok(pruned)
+    }
+
+    /// Removes old executions of every instance that matches, running ones included.
+    ///
+    /// # Errors
+    /// If the store failed or has no management side.
+    pub async fn prune_executions_bulk(
+        &self,
+        filter: InstanceFilter,
+        options: PruneOptions,
+    ) -> Result<PruneResult, ClientError> {
+        let pruned = self.admin()?.prune_executions_bulk(filter, options).await?;
+        log_pruning("pruned instances", &pruned);
+        Ok(pruned)
+    }
+
+    fn admin(&self) -> Result<&dyn ProviderAdmin, ClientError> {
+        self.store.as_management_capability().ok_or(ClientError::ManagementNotAvailable)
+    }
+}
+
+/// What a refused deletion means. Our own providers say it by kind; of others only the text is known.
+fn deletion_error(instance_id: &str, error: ProviderError) -> ClientError {
+    let instance_id = instance_id.to_owned();
+    let text = error.to_string().to_lowercase();
+    let by_kind = [error.is_not_found(), error.is_still_running(), error.is_sub_orchestration()];
+    let by_text = [
+        text.contains("not found"),
+        text.contains("still running"),
+        text.contains("sub-orchestration") || text.contains("delete the root"),
+    ];
+    match if by_kind.contains(&true) { by_kind } else { by_text } {
+        [true, _, _] => ClientError::InstanceNotFound { instance_id },
+        [_, true, _] => ClientError::InstanceStillRunning { instance_id },
+        [_, _, true] => ClientError::CannotDeleteSubOrchestration { instance_id },
+        [false, false, false] => ClientError::Provider(error),
+    }
+}
+
+fn log_deletion(what: &'static str, deleted: &DeleteInstanceResult) {
+    tracing::info!(
+        instances_deleted = deleted.instances_deleted,
+        executions_deleted = deleted.executions_deleted,
+        events_deleted = deleted.events_deleted,
+        queue_messages_deleted = deleted.queue_messages_deleted,
+        "{what}"
+    );
+}
+
+fn log_pruning(what: &'static str, pruned: &PruneResult) {
+    tracing::info!(
+        instances_processed = pruned.instances_processed,
+        executions_deleted = pruned.executions_deleted,
+        events_deleted = pruned.events_deleted,
+        "{what}"
+    );
+}

@@ -1,0 +1,99 @@
+//! Signals, queue messages and cancellation.
+
+use everturn_core::WorkItem;
+use serde::Serialize;
+
+use super::{Client, ClientError, encode};
+
+impl Client {
+    /// Sends a signal to an instance. It is lost if nothing waits for it when it arrives.
+    ///
+    /// After an error the signal may still arrive, so repeating the call can be a second one.
+    ///
+    /// # Errors
+    /// [`ClientError::InvalidInput`] if the data is too large, [`ClientError::Provider`] if the store failed.
+    pub async fn raise_event(
+        &self,
+        instance: impl Into<String>,
+        event_name: impl Into<String>,
+        data: impl Into<String>,
+    ) -> Result<(), ClientError> {
+        let data = data.into();
+        self.check_payload(&data)?;
+        self.send(WorkItem::ExternalRaised { instance: instance.into(), name: event_name.into(), data }).await
+    }
+
+    /// [`raise_event`](Self::raise_event) with typed data.
+    ///
+    /// # Errors
+    /// As [`raise_event`](Self::raise_event); [`ClientError::InvalidInput`] if the data cannot be encoded.
+    pub async fn raise_event_typed<T: Serialize>(
+        &self,
+        instance: impl Into<String>,
+        event_name: impl Into<String>,
+        data: &T,
+    ) -> Result<(), ClientError> {
+        self.raise_event(instance, event_name, encode(data)?).await
+    }
+
+    /// Puts a message into one of an instance's queues, where it stays until it is read.
+    ///
+    /// # Errors
+    /// [`ClientError::InvalidInput`] if the data is too large, [`ClientError::Provider`] if the store failed.
+    pub async fn enqueue_event(
+        &self,
+        instance: impl Into<String>,
+        queue: impl Into<String>,
+        data: impl Into<String>,
+    ) -> Result<(), ClientError> {
+        let data = data.into();
+        self.check_payload(&data)?;
+        self.send(WorkItem::QueueMessage { instance: instance.into(), name: queue.into(), data }).await
+    }
+
+    /// [`enqueue_event`](Self::enqueue_event) with typed data.
+    ///
+    /// # Errors
+    /// As [`enqueue_event`](Self::enqueue_event); [`ClientError::InvalidInput`] if the data cannot be encoded.
+    pub async fn enqueue_event_typed<T: Serialize>(
+        &self,
+        instance: impl Into<String>,
+        queue: impl Into<String>,
+        data: &T,
+    ) -> Result<(), ClientError> {
+        self.enqueue_event(instance, queue, encode(data)?).await
+    }
+
+    /// The former name of [`enqueue_event`](Self::enqueue_event).
+    ///
+    /// # Errors
+    /// As [`enqueue_event`](Self::enqueue_event).
+    #[deprecated(note = "use enqueue_event")]
+    pub async fn raise_event_persistent(
+        &self,
+        instance: impl Into<String>,
+        event_name: impl Into<String>,
+        data: impl Into<String>,
+    ) -> Result<(), ClientError> {
+        self.enqueue_event(instance, event_name, data).await
+    }
+
+    /// Cancels an instance and its open children. It ends as failed with the text `canceled: {reason}`; an instance that
+    /// is unknown or has ended is left as it is.
+    ///
+    /// # Errors
+    /// [`ClientError::InvalidInput`] if the reason is too large, [`ClientError::Provider`] if the store failed.
+    pub async fn cancel_instance(
+        &self,
+        instance: impl Into<String>,
+        reason: impl Into<String>,
+    ) -> Result<(), ClientError> {
+        let reason = reason.into();
+        self.check_payload(&reason)?;
+        self.send(WorkItem::CancelInstance { instance: instance.into(), reason }).await
+    }
+
+    async fn send(&self, item: WorkItem) -> Result<(), ClientError> {
+        Ok(self.store.enqueue_for_orchestrator(item, None).await?)
+    }
+}

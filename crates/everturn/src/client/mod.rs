@@ -1,0 +1,59 @@
+//! Starting orchestrations and asking about them.
+
+use std::sync::Arc;
+
+use everturn_core::{codec, limits};
+use everturn_provider::Provider;
+use serde::Serialize;
+
+mod error;
+mod kv;
+mod management;
+mod messages;
+mod start;
+mod status;
+mod wait;
+
+pub use error::ClientError;
+
+/// Starts orchestrations, sends them signals and asks about them. It talks to the store alone, so it works in processes
+/// without a runtime. Cheap to clone.
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::time::Duration;
+/// use everturn::{Client, ClientError, OrchestrationStatus};
+/// use everturn::providers::Provider;
+///
+/// async fn order(store: Arc<dyn Provider>) -> Result<OrchestrationStatus, ClientError> {
+///     let client = Client::new(store);
+///     client.start_orchestration("order-42", "process_order", "2 books").await?;
+///     client.raise_event("order-42", "paid", "19.90").await?;
+///     client.wait_for_orchestration("order-42", Duration::from_secs(30)).await
+/// }
+/// ```
+#[derive(Clone)]
+pub struct Client {
+    store: Arc<dyn Provider>,
+}
+
+impl Client {
+    /// A client on this store.
+    pub fn new(store: Arc<dyn Provider>) -> Self {
+        Self { store }
+    }
+
+    /// Refuses what is too large for the store.
+    fn check_payload(&self, payload: &str) -> Result<(), ClientError> {
+        let max = self.store.payload_bytes_max();
+        if payload.len() > max {
+            return Err(ClientError::InvalidInput { message: limits::payload_too_large(payload.len(), max) });
+        }
+        Ok(())
+    }
+}
+
+/// The payload text of a typed value.
+fn encode<T: Serialize + ?Sized>(value: &T) -> Result<String, ClientError> {
+    codec::encode(value).map_err(|error| ClientError::InvalidInput { message: format!("encode: {error}") })
+}

@@ -1,0 +1,92 @@
+//! Starting instances.
+
+use everturn_core::{INITIAL_EXECUTION_ID, SUB_ORCH_AUTO_PREFIX, WorkItem, uses_reserved_marker};
+use serde::Serialize;
+
+use super::{Client, ClientError, encode};
+
+impl Client {
+    /// Asks for a new instance, with the version that the registry's policy says. Returns as soon as the request is
+    /// durable; an instance that exists already is left as it is.
+    ///
+    /// # Errors
+    /// [`ClientError::InvalidInput`] if the id looks like a child's or the input is too large, then nothing was asked
+    /// for; [`ClientError::Provider`] if the store failed.
+    pub async fn start_orchestration(
+        &self,
+        instance: impl Into<String>,
+        orchestration: impl Into<String>,
+        input: impl Into<String>,
+    ) -> Result<(), ClientError> {
+        self.start(instance.into(), orchestration.into(), None, input.into()).await
+    }
+
+    /// [`start_orchestration`](Self::start_orchestration) with exactly this version.
+    ///
+    /// # Errors
+    /// As [`start_orchestration`](Self::start_orchestration).
+    pub async fn start_orchestration_versioned(
+        &self,
+        instance: impl Into<String>,
+        orchestration: impl Into<String>,
+        version: impl Into<String>,
+        input: impl Into<String>,
+    ) -> Result<(), ClientError> {
+        self.start(instance.into(), orchestration.into(), Some(version.into()), input.into()).await
+    }
+
+    /// [`start_orchestration`](Self::start_orchestration) with a typed input.
+    ///
+    /// # Errors
+    /// As [`start_orchestration`](Self::start_orchestration); [`ClientError::InvalidInput`] if the input cannot be
+    /// encoded.
+    pub async fn start_orchestration_typed<In: Serialize>(
+        &self,
+        instance: impl Into<String>,
+        orchestration: impl Into<String>,
+        input: In,
+    ) -> Result<(), ClientError> {
+        self.start(instance.into(), orchestration.into(), None, encode(&input)?).await
+    }
+
+    /// [`start_orchestration_versioned`](Self::start_orchestration_versioned) with a typed input.
+    ///
+    /// # Errors
+    /// As [`start_orchestration_typed`](Self::start_orchestration_typed).
+    pub async fn start_orchestration_versioned_typed<In: Serialize>(
+        &self,
+        instance: impl Into<String>,
+        orchestration: impl Into<String>,
+        version: impl Into<String>,
+        input: In,
+    ) -> Result<(), ClientError> {
+        self.start(instance.into(), orchestration.into(), Some(version.into()), encode(&input)?).await
+    }
+
+    async fn start(
+        &self,
+        instance: String,
+        orchestration: String,
+        version: Option<String>,
+        input: String,
+    ) -> Result<(), ClientError> {
+        if uses_reserved_marker(&instance) {
+            let message = format!(
+                "instance id '{instance}' uses the reserved sub-orchestration marker '{SUB_ORCH_AUTO_PREFIX}'"
+            );
+            return Err(ClientError::InvalidInput { message });
+        }
+        self.check_payload(&input)?;
+        let item = WorkItem::StartOrchestration {
+            instance,
+            orchestration,
+            input,
+            version,
+            parent_instance: None,
+            parent_id: None,
+            parent_execution_id: None,
+            execution_id: INITIAL_EXECUTION_ID,
+        };
+        Ok(self.store.enqueue_for_orchestrator(item, None).await?)
+    }
+}

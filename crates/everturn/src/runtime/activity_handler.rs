@@ -1,0 +1,49 @@
+//! Registered functions as the runtime sees them.
+
+use std::future::Future;
+
+use async_trait::async_trait;
+use everturn_core::{OrchestrationContext, OrchestrationHandler};
+
+use super::activity_context::ActivityContext;
+
+/// A registered activity: a function with side effects, run at least once, whose outcome is recorded once.
+///
+/// Closures are registered directly; implement this trait for handlers with state of their own.
+#[async_trait]
+pub trait ActivityHandler: Send + Sync {
+    /// Runs the activity.
+    async fn invoke(&self, ctx: ActivityContext, input: String) -> Result<String, String>;
+}
+
+/// A function as an [`ActivityHandler`].
+pub struct FnActivity<F, Fut>(pub F)
+where
+    F: Fn(ActivityContext, String) -> Fut;
+
+#[async_trait]
+impl<F, Fut> ActivityHandler for FnActivity<F, Fut>
+where
+    F: Fn(ActivityContext, String) -> Fut + Send + Sync,
+    Fut: Future<Output = Result<String, String>> + Send,
+{
+    async fn invoke(&self, ctx: ActivityContext, input: String) -> Result<String, String> {
+        (self.0)(ctx, input).await
+    }
+}
+
+/// A function as an [`OrchestrationHandler`].
+pub struct FnOrchestration<F, Fut>(pub F)
+where
+    F: Fn(OrchestrationContext, String) -> Fut;
+
+#[async_trait]
+impl<F, Fut> OrchestrationHandler for FnOrchestration<F, Fut>
+where
+    F: Fn(OrchestrationContext, String) -> Fut + Send + Sync,
+    Fut: Future<Output = Result<String, String>> + Send,
+{
+    async fn invoke(&self, ctx: OrchestrationContext, input: String) -> Result<String, String> {
+        (self.0)(ctx, input).await
+    }
+}

@@ -1,0 +1,64 @@
+//! Orchestration slots: fetch an instance, take its turn, commit, repeat.
+
+mod batch;
+mod claim;
+mod collision;
+mod commit;
+mod forced_failure;
+mod lifecycle_log;
+mod metadata;
+mod outcome_metrics;
+mod parent_execution;
+mod pipeline;
+mod poison;
+mod refusal;
+mod shadow;
+pub(crate) mod standing;
+mod start_event;
+mod turn_run;
+mod unregistered;
+
+use std::sync::Arc;
+
+use everturn_provider::WarmView;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::node::Node;
+use super::pacing::Pace;
+
+/// Runs one slot until told to stop.
+pub(crate) async fn run_slot(node: Arc<Node>, slot: usize, stop: CancellationToken) {
+    let worker_id = node.dispatcher_id(slot);
+    let warm: Arc<dyn WarmView> = Arc::new(node.warm.clone());
+    let mut pace = Pace::new(node.options.dispatcher_min_poll_interval);
+    while !stop.is_cancelled() {
+        let fetched_at = Instant::now();
+        let fetched = tokio::select! {
+            biased;
+            fetched = node.store.fetch_turn(
+                node.options.orchestrator_lock_timeout,
+                node.options.dispatcher_long_poll_timeout,
+                Some(&node.filter),
+                Arc::clone(&warm),
+            ) => fetched,
+            () = stop.cancelled() => return,
+        };
+        match fetched {
+            Ok(Some(fetched)) if stop.is_cancelled() => {
+                // Nothing of it has run: as if it had not been fetched.
+                claim::abandon(&node, &fetched.lock_token, None, true).await;
+            }
+            Ok(Some(fetched)) => {
+                pace.found();
+                pipeline::process(&node, &worker_id, fetched).await;
+            }
+            Ok(None) => pace.found_nothing(fetched_at, &stop).await,
+            Err(error) => {
+                tracing::warn!(target: "everturn::runtime::dispatchers::orchestration", %worker_id, %error,
+                    "fetching an orchestration failed");
+                pace.failed(&error, &stop).await;
+            }
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! Finding the execution of a parent that did not say which one called.
+
+use everturn_core::{INITIAL_EXECUTION_ID, WorkItem};
+use everturn_provider::Provider;
+
+/// Replaces execution 0 in notices to parents by the parent's current execution.
+pub(crate) async fn fill_in(store: &dyn Provider, items: &mut [WorkItem]) {
+    for item in items {
+        if let WorkItem::SubOrchCompleted { parent_instance, parent_execution_id, .. }
+        | WorkItem::SubOrchFailed { parent_instance, parent_execution_id, .. } = item
+            && *parent_execution_id == 0
+        {
+            *parent_execution_id = current_execution(store, parent_instance).await;
+        }
+    }
+}
+
+async fn current_execution(store: &dyn Provider, instance: &str) -> u64 {
+    let found = match store.as_management_capability() {
+        Some(admin) => admin.latest_execution_id(instance).await,
+        None => store
+            .read(instance)
+            .await
+            .map(|history| history.first().map_or(INITIAL_EXECUTION_ID, |event| event.execution_id)),
+    };
+    found.unwrap_or_else(|error| {
+        tracing::warn!(target: "everturn::runtime", instance_id = %instance, %error,
+            "the parent's execution could not be read, the first is assumed");
+        INITIAL_EXECUTION_ID
+    })
+}

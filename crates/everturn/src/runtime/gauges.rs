@@ -1,0 +1,35 @@
+//! Refreshing the gauges from the provider.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use everturn_provider::Provider;
+
+use super::observability::MetricsProvider;
+
+/// Reads queue depths and running instances from the provider, if it can tell.
+pub(crate) async fn refresh(store: &dyn Provider, metrics: &MetricsProvider) {
+    let Some(admin) = store.as_management_capability() else { return };
+    match admin.get_queue_depths().await {
+        Ok(depths) => {
+            metrics.update_queue_depths(depths.orchestrator_queue as u64, depths.worker_queue as u64);
+        }
+        Err(error) => {
+            tracing::debug!(target: "everturn::runtime", %error, "queue depths could not be read");
+        }
+    }
+    match admin.get_system_metrics().await {
+        Ok(system) => metrics.set_active_orchestrations(system.running_instances),
+        Err(error) => {
+            tracing::debug!(target: "everturn::runtime", %error, "running instances could not be read");
+        }
+    }
+}
+
+/// Refreshes at this interval, for ever.
+pub(crate) async fn run(store: Arc<dyn Provider>, metrics: Arc<MetricsProvider>, every: Duration) {
+    loop {
+        tokio::time::sleep(every.max(Duration::from_millis(1))).await;
+        refresh(store.as_ref(), &metrics).await;
+    }
+}

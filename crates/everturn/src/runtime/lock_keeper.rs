@@ -1,0 +1,273 @@
+//! One task that renews every lock this runtime holds.
+//!
+//! Whoever holds a lock holds a [`LockGuard`]: dropping it ends the renewals. Renewals that are due go to the provider
+//! together. An error that may pass is retried until the lock would have run out by this process' own clock; a refusal
+//! ends renewing at once. Either way the guard learns that the lock is lost.
+
+use std::collections::{BTreeSet, HashMap};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use everturn_provider::{LockKind, LockRenewal, Provider, ProviderError};
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+/// How soon a renewal that failed for now is tried again.
+const RETRY_DELAY: Duration = Duration::from_millis(50);
+/// Locks at least this long are renewed a fixed buffer before they run out, shorter ones at half their time.
+const LONG_LOCK: Duration = Duration::from_secs(15);
+/// Long locks are renewed no more often than this.
+const LONG_LOCK_INTERVAL_MIN: Duration = Duration::from_secs(1);
+
+/// How long to wait between renewals of a lock.
+pub(crate) fn renewal_interval(timeout: Duration, buffer: Duration) -> Duration {
+    if timeout < LONG_LOCK {
+        return timeout / 2;
+    }
+    // Without any buffer the renewal would come together with the end; a sixteenth is left for its way.
+    timeout.saturating_sub(buffer).max(LONG_LOCK_INTERVAL_MIN).min(timeout - timeout / 16)
+}
+
+/// The answers to a batch of renewals, in order.
+type Answers<'a> = Pin<Box<dyn Future<Output = Vec<Result<(), ProviderError>>> + Send + 'a>>;
+
+/// The one thing the keeper asks of a store.
+pub(crate) trait Renewer: Send + Sync {
+    fn renew<'a>(&'a self, renewals: &'a [LockRenewal]) -> Answers<'a>;
+}
+
+impl Renewer for Arc<dyn Provider> {
+    fn renew<'a>(&'a self, renewals: &'a [LockRenewal]) -> Answers<'a> {
+        self.renew_locks(renewals)
+    }
+}
+
+/// What a lock is renewed by.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LockTerms {
+    pub(crate) kind: LockKind,
+    pub(crate) timeout: Duration,
+    pub(crate) buffer: Duration,
+}
+
+/// The keeper; cheap to clone.
+#[derive(Clone, Default)]
+pub(crate) struct LockKeeper(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    locks: Mutex<Locks>,
+    /// Tells the task that something is due earlier than it sleeps for.
+    earlier: Notify,
+}
+
+#[derive(Default)]
+struct Locks {
+    by_id: HashMap<u64, HeldLock>,
+    due: BTreeSet<(Instant, u64)>,
+    next_id: u64,
+    /// Until when the task sleeps; `None` if it waits for the first lock.
+    asleep_until: Option<Instant>,
+}
+
+struct HeldLock {
+    token: String,
+    terms: LockTerms,
+    due_at: Instant,
+    /// When the lock has run out by our own clock, if no renewal succeeds.
+    ends_at: Instant,
+    lost: CancellationToken,
+}
+
+/// A lock that is kept alive until this is dropped.
+pub(crate) struct LockGuard {
+    id: u64,
+    keeper: LockKeeper,
+    lost: CancellationToken,
+}
+
+impl LockGuard {
+    /// Ends when the lock is lost.
+    pub(crate) async fn lost(&self) {
+        self.lost.cancelled().await;
+    }
+
+    /// Has the lock renewed at once, to learn whether it is still there.
+    pub(crate) fn check_now(&self) {
+        let mut locks = self.keeper.locks();
+        locks.set_due(self.id, Instant::now());
+        locks.asleep_until = Some(Instant::now());
+        drop(locks);
+        self.keeper.0.earlier.notify_one();
+    }
+}
+
+impl Drop for LockGuard {
+    fn drop(&mut self) {
+        self.keeper.locks().remove(self.id);
+    }
+}
+
+impl LockKeeper {
+    /// Keeps a lock that was just taken. `lost` is cancelled if it is lost.
+    pub(crate) fn keep(&self, token: String, terms: LockTerms, lost: CancellationToken) -> LockGuard {
+        let now = Instant::now();
+        let due_at = now + renewal_interval(terms.timeout, terms.buffer);
+        let mut locks = self.locks();
+        let id = locks.next_id;
+        locks.next_id += 1;
+        locks.due.insert((due_at, id));
+        locks.by_id.insert(
+            id,
+            HeldLock { token, terms, due_at, ends_at: now + terms.timeout, lost: lost.clone() },
+        );
+        let wake = locks.asleep_until.is_none_or(|until| due_at < until);
+        if wake {
+            locks.asleep_until = Some(due_at);
+        }
+        drop(locks);
+        if wake {
+            self.0.earlier.notify_one();
+        }
+        LockGuard { id, keeper: self.clone(), lost }
+    }
+
+    /// Renews what is due, for ever.
+    pub(crate) async fn run(self, store: impl Renewer) {
+        loop {
+            let next = self.locks().next_wake();
+            let now = Instant::now();
+            match next {
+                Some(due) if due <= now => self.renew_due(&store, now).await,
+                Some(due) => {
+                    tokio::select! {
+                        biased;
+                        () = self.0.earlier.notified() => {}
+                        () = sleep_until(due) => {}
+                    }
+                }
+                None => self.0.earlier.notified().await,
+            }
+        }
+    }
+
+    /// Renews everything due by `now` in one call, and gives up what runs out before its answer.
+    async fn renew_due(&self, store: &impl Renewer, now: Instant) {
+        let (ids, renewals) = self.locks().take_due(now);
+        let mut call = store.renew(&renewals);
+        let answers = loop {
+            let Some(ends_at) = self.locks().first_end(&ids) else {
+                // Everybody who waited for this answer is gone.
+                return;
+            };
+            tokio::select! {
+                biased;
+                answers = &mut call => break answers,
+                () = sleep_until(ends_at) => self.locks().lose_ended(&ids, Instant::now()),
+            }
+        };
+        let mut answers = answers.into_iter();
+        let mut locks = self.locks();
+        for id in ids {
+            // A provider that answers too few is taken to have failed for now.
+            let answer = answers
+                .next()
+                .unwrap_or_else(|| Err(ProviderError::retryable("renew_locks", "no answer for this lock")));
+            locks.settle(id, answer, now);
+        }
+    }
+
+    fn locks(&self) -> MutexGuard<'_, Locks> {
+        self.0.locks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Locks {
+    fn remove(&mut self, id: u64) -> Option<HeldLock> {
+        let held = self.by_id.remove(&id)?;
+        self.due.remove(&(held.due_at, id));
+        Some(held)
+    }
+
+    fn set_due(&mut self, id: u64, due_at: Instant) {
+        if let Some(held) = self.by_id.get_mut(&id) {
+            self.due.remove(&(held.due_at, id));
+            held.due_at = due_at;
+            self.due.insert((due_at, id));
+        }
+    }
+
+    fn next_wake(&mut self) -> Option<Instant> {
+        self.asleep_until = self.due.first().map(|(due_at, _)| *due_at);
+        self.asleep_until
+    }
+
+    /// What is due by `now`. It is not due again before its answer.
+    fn take_due(&mut self, now: Instant) -> (Vec<u64>, Vec<LockRenewal>) {
+        let mut ids = Vec::new();
+        let mut renewals = Vec::new();
+        while let Some((due_at, id)) = self.due.first().copied() {
+            if due_at > now {
+                break;
+            }
+            self.due.pop_first();
+            if let Some(held) = self.by_id.get(&id) {
+                ids.push(id);
+                renewals.push(LockRenewal {
+                    kind: held.terms.kind,
+                    token: held.token.clone(),
+                    extend_for: held.terms.timeout,
+                });
+            }
+        }
+        (ids, renewals)
+    }
+
+    fn first_end(&self, ids: &[u64]) -> Option<Instant> {
+        ids.iter().filter_map(|id| self.by_id.get(id)).map(|held| held.ends_at).min()
+    }
+
+    fn lose_ended(&mut self, ids: &[u64], now: Instant) {
+        for id in ids {
+            if self.by_id.get(id).is_some_and(|held| held.ends_at <= now) {
+                self.lose(*id, "no renewal succeeded in time");
+            }
+        }
+    }
+
+    fn settle(&mut self, id: u64, answer: Result<(), ProviderError>, sent_at: Instant) {
+        let Some(held) = self.by_id.get_mut(&id) else { return };
+        match answer {
+            Ok(()) => {
+                held.ends_at = sent_at + held.terms.timeout;
+                let due_at = sent_at + renewal_interval(held.terms.timeout, held.terms.buffer);
+                self.set_due(id, due_at);
+            }
+            Err(error) if error.is_retryable() => {
+                let retry_at = Instant::now() + RETRY_DELAY;
+                if retry_at < held.ends_at {
+                    tracing::debug!(target: "everturn::runtime::worker", lock_token = %held.token, %error,
+                        "lock renewal failed for now and is tried again");
+                    self.set_due(id, retry_at);
+                } else {
+                    self.lose(id, "no renewal succeeded in time");
+                }
+            }
+            Err(error) => self.lose(id, &error.to_string()),
+        }
+    }
+
+    fn lose(&mut self, id: u64, why: &str) {
+        if let Some(held) = self.remove(id) {
+            tracing::debug!(target: "everturn::runtime::worker", lock_token = %held.token, error = why,
+                "lock lost, it is not renewed any more");
+            held.lost.cancel();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

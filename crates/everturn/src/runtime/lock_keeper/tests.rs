@@ -1,0 +1,147 @@
+use std::collections::VecDeque;
+
+use super::*;
+
+type Answer = Result<(), ProviderError>;
+
+/// A store that answers as told, notes when it was asked for what, and says yes after that.
+#[derive(Clone, Default)]
+struct Scripted {
+    answers: Arc<Mutex<VecDeque<Vec<Answer>>>>,
+    asked: Arc<Mutex<Vec<(Duration, usize)>>>,
+    hangs: bool,
+}
+
+impl Renewer for (Scripted, Instant) {
+    fn renew<'a>(&'a self, renewals: &'a [LockRenewal]) -> Answers<'a> {
+        let (store, since) = self;
+        store.asked.lock().unwrap().push((since.elapsed(), renewals.len()));
+        if store.hangs {
+            return Box::pin(std::future::pending());
+        }
+        let answers = store.answers.lock().unwrap().pop_front();
+        let answers = answers.unwrap_or_else(|| renewals.iter().map(|_| Ok(())).collect());
+        Box::pin(async move { answers })
+    }
+}
+
+struct Running {
+    keeper: LockKeeper,
+    store: Scripted,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Running {
+    fn start(store: Scripted) -> Self {
+        let keeper = LockKeeper::default();
+        let task = tokio::spawn(keeper.clone().run((store.clone(), Instant::now())));
+        Self { keeper, store, task }
+    }
+
+    /// A lock of ten seconds, renewed every five.
+    fn keep(&self, token: &str) -> LockGuard {
+        let timeout = Duration::from_secs(10);
+        let terms = LockTerms { kind: LockKind::WorkItem, timeout, buffer: Duration::from_secs(2) };
+        self.keeper.keep(token.to_owned(), terms, CancellationToken::new())
+    }
+
+    /// When the store was asked, in milliseconds, and for how many locks.
+    fn asked(&self) -> Vec<(u128, usize)> {
+        self.store.asked.lock().unwrap().iter().map(|(at, locks)| (at.as_millis(), *locks)).collect()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn pass(seconds: f64) {
+    tokio::time::sleep(Duration::from_secs_f64(seconds)).await;
+}
+
+#[test]
+fn short_locks_are_renewed_at_half_time_and_long_ones_before_their_end() {
+    let secs = Duration::from_secs;
+    assert_eq!(renewal_interval(secs(5), secs(2)), Duration::from_millis(2_500));
+    assert_eq!(renewal_interval(Duration::from_millis(200), secs(2)), Duration::from_millis(100));
+    assert_eq!(renewal_interval(secs(30), secs(5)), secs(25));
+    assert_eq!(renewal_interval(secs(15), secs(20)), secs(1));
+    assert!(renewal_interval(secs(30), Duration::ZERO) < secs(30));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_held_lock_is_renewed_until_its_guard_is_dropped() {
+    let running = Running::start(Scripted::default());
+    let guard = running.keep("a");
+    pass(11.0).await;
+    assert_eq!(running.asked(), [(5_000, 1), (10_000, 1)]);
+    drop(guard);
+    pass(60.0).await;
+    assert_eq!(running.asked().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn locks_due_together_are_renewed_in_one_call() {
+    let running = Running::start(Scripted::default());
+    let _guards = [running.keep("a"), running.keep("b"), running.keep("c")];
+    pass(6.0).await;
+    assert_eq!(running.asked(), [(5_000, 3)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_transient_error_is_retried_and_loses_nothing() {
+    let store = Scripted::default();
+    let busy = || vec![Err(ProviderError::retryable("renew", "busy"))];
+    store.answers.lock().unwrap().extend([busy(), busy()]);
+    let running = Running::start(store);
+    let guard = running.keep("a");
+    pass(6.0).await;
+    assert_eq!(running.asked().len(), 3);
+    assert!(!guard.lost.is_cancelled());
+}
+
+#[tokio::test(start_paused = true)]
+async fn errors_beyond_the_end_of_the_lock_lose_it() {
+    let store = Scripted::default();
+    let busy = || vec![Err(ProviderError::retryable("renew", "busy"))];
+    store.answers.lock().unwrap().extend((0..1_000).map(|_| busy()));
+    let running = Running::start(store);
+    let began = Instant::now();
+    let guard = running.keep("a");
+    guard.lost().await;
+    assert!(began.elapsed() <= Duration::from_secs(10));
+    assert!(began.elapsed() >= Duration::from_secs(9));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_loses_one_lock_and_leaves_the_others() {
+    let store = Scripted::default();
+    let refusal = Err(ProviderError::lock_lost("renew", "gone"));
+    store.answers.lock().unwrap().push_back(vec![refusal, Ok(())]);
+    let running = Running::start(store);
+    let (a, b) = (running.keep("a"), running.keep("b"));
+    a.lost().await;
+    pass(6.0).await;
+    assert_eq!(running.asked(), [(5_000, 2), (10_000, 1)]);
+    assert!(!b.lost.is_cancelled());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_never_answers_loses_the_lock_at_its_end() {
+    let running = Running::start(Scripted { hangs: true, ..Scripted::default() });
+    let began = Instant::now();
+    running.keep("a").lost().await;
+    assert_eq!(began.elapsed(), Duration::from_secs(10));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_in_doubt_is_renewed_at_once() {
+    let running = Running::start(Scripted::default());
+    let guard = running.keep("a");
+    pass(1.0).await;
+    guard.check_now();
+    pass(0.001).await;
+    assert_eq!(running.asked(), [(1_000, 1)]);
+}

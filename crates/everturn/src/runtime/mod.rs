@@ -1,0 +1,38 @@
+//! Running orchestrations and activities.
+
+mod activity_context;
+mod activity_handler;
+mod descriptor;
+mod dispatcher;
+mod gauges;
+mod graveyard;
+mod lock_keeper;
+mod node;
+pub mod observability;
+mod options;
+mod pacing;
+pub mod registry;
+#[expect(clippy::module_inception, reason = "it holds `Runtime`")]
+mod runtime;
+mod session_budget;
+mod session_leases;
+mod shutdown;
+mod system_activities;
+mod warm_cache;
+mod worker;
+
+/// Every bound that users can meet.
+pub mod limits {
+    pub use everturn_core::limits::{
+        MAX_CUSTOM_STATUS_BYTES, MAX_KV_KEYS, MAX_KV_VALUE_BYTES, MAX_TAG_NAME_BYTES, MAX_WORKER_TAGS,
+    };
+}
+
+pub use activity_context::ActivityContext;
+pub use activity_handler::{ActivityHandler, FnActivity, FnOrchestration};
+pub use descriptor::OrchestrationDescriptor;
+pub use everturn_core::{OrchestrationHandler, OrchestrationStatus, kind_of};
+pub use observability::{LogFormat, ObservabilityConfig};
+pub use options::{RuntimeOptions, ShadowReplay, UnregisteredBackoffConfig};
+pub use registry::{OrchestrationRegistry, OrchestrationRegistryBuilder, VersionPolicy};
+pub use runtime::Runtime;

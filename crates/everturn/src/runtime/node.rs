@@ -1,0 +1,109 @@
+//! What the tasks of one runtime share.
+
+use std::sync::Arc;
+
+use everturn_core::SemverRange;
+use everturn_provider::{Clock, DispatcherCapabilityFilter, Provider, Stamp};
+
+use super::graveyard::Graveyard;
+use super::lock_keeper::LockKeeper;
+use super::observability::MetricsProvider;
+use super::options::RuntimeOptions;
+use super::registry::{ActivityRegistry, OrchestrationRegistry};
+use super::session_budget::SessionBudget;
+use super::warm_cache::WarmCache;
+use super::worker::running::RunningActivities;
+
+/// What the tasks of one runtime share.
+pub(crate) struct Node {
+    pub(crate) store: Arc<dyn Provider>,
+    pub(crate) orchestrations: OrchestrationRegistry,
+    /// The user's activities and the engine's own.
+    pub(crate) activities: ActivityRegistry,
+    pub(crate) options: RuntimeOptions,
+    pub(crate) metrics: Option<Arc<MetricsProvider>>,
+    /// Which executions this runtime can replay.
+    pub(crate) filter: DispatcherCapabilityFilter,
+    pub(crate) supported_range: SemverRange,
+    pub(crate) locks: LockKeeper,
+    pub(crate) warm: WarmCache,
+    pub(crate) graveyard: Graveyard,
+    pub(crate) running: RunningActivities,
+    pub(crate) sessions: SessionBudget,
+    pub(crate) runtime_id: String,
+    /// Whom this runtime's sessions belong to, if it has no name of its own: long enough never to meet another's.
+    session_owner: String,
+}
+
+impl Node {
+    pub(crate) fn new(
+        store: Arc<dyn Provider>,
+        activities: ActivityRegistry,
+        orchestrations: OrchestrationRegistry,
+        options: RuntimeOptions,
+        metrics: Option<Arc<MetricsProvider>>,
+        graveyard: Graveyard,
+    ) -> Self {
+        let supported_range = options
+            .supported_replay_versions
+            .clone()
+            .unwrap_or_else(SemverRange::default_for_current_build);
+        Self {
+            store,
+            orchestrations,
+            activities,
+            metrics,
+            filter: DispatcherCapabilityFilter { supported_engine_versions: vec![supported_range.clone()] },
+            supported_range,
+            locks: LockKeeper::default(),
+            warm: WarmCache::new(options.warm_instances_max, options.warm_bytes_max),
+            graveyard,
+            running: RunningActivities::default(),
+            sessions: SessionBudget::new(options.max_sessions_per_runtime),
+            runtime_id: format!("{:04x}", options.clock.random_u128() as u16),
+            session_owner: format!("{:032x}", options.clock.random_u128()),
+            options,
+        }
+    }
+
+    pub(crate) fn clock(&self) -> &dyn Clock {
+        self.options.clock.as_ref()
+    }
+
+    /// A stamp nobody used before.
+    pub(crate) fn new_stamp(&self) -> Stamp {
+        Stamp(self.clock().random_u128() as u64)
+    }
+
+    /// The supported versions as text.
+    pub(crate) fn supported_range_text(&self) -> String {
+        format!(">={}, <={}", self.supported_range.min, self.supported_range.max)
+    }
+
+    /// The id of an orchestration slot.
+    pub(crate) fn dispatcher_id(&self, slot: usize) -> String {
+        format!("orch-{slot}-{}", self.runtime_id)
+    }
+
+    /// The id of a worker slot.
+    pub(crate) fn worker_id(&self, slot: usize) -> String {
+        let node = self.options.worker_node_id.as_ref().unwrap_or(&self.runtime_id);
+        format!("work-{slot}-{node}")
+    }
+
+    /// Whom the sessions of a worker slot belong to: all slots of a named node together, else each slot for itself.
+    pub(crate) fn session_owner(&self, slot: usize) -> String {
+        match &self.options.worker_node_id {
+            Some(node) => node.clone(),
+            None => format!("work-{slot}-{}", self.session_owner),
+        }
+    }
+
+    /// Every owner of [`Node::session_owner`], once.
+    pub(crate) fn session_owners(&self) -> Vec<String> {
+        let mut owners: Vec<String> =
+            (0..self.options.worker_concurrency).map(|slot| self.session_owner(slot)).collect();
+        owners.dedup();
+        owners
+    }
+}

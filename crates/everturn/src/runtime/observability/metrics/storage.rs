@@ -1,0 +1,33 @@
+//! What is counted about the provider.
+
+use std::time::Duration;
+
+use everturn_provider::ProviderError;
+use metrics::{counter, histogram};
+
+use super::MetricsProvider;
+use crate::runtime::observability::labels::provider_error_type;
+use crate::runtime::observability::snapshot::bump;
+
+impl MetricsProvider {
+    /// `everturn_provider_operation_duration_seconds`: an operation of the provider ended.
+    pub fn record_provider_operation(&self, operation: &'static str, succeeded: bool, took: Duration) {
+        histogram!(
+            "everturn_provider_operation_duration_seconds",
+            "operation" => operation,
+            "status" => if succeeded { "success" } else { "error" }
+        )
+        .record(took);
+    }
+
+    /// `everturn_provider_errors_total`: an operation of the provider failed.
+    pub fn record_provider_error(&self, operation: &'static str, error: &ProviderError) {
+        bump(&self.counters.provider_errors);
+        counter!(
+            "everturn_provider_errors_total",
+            "operation" => operation,
+            "error_type" => provider_error_type(&error.message)
+        )
+        .increment(1);
+    }
+}

@@ -1,0 +1,88 @@
+//! Collecting handlers before a runtime starts.
+
+use std::collections::HashMap;
+use std::sync::{Arc, RwLock};
+
+use semver::Version;
+
+use super::{Handlers, Registry, VersionPolicy};
+
+/// Collects handlers, and the mistakes made while registering them.
+pub struct RegistryBuilder<H: ?Sized> {
+    handlers: Handlers<H>,
+    policies: HashMap<String, VersionPolicy>,
+    errors: Vec<String>,
+}
+
+impl<H: ?Sized> RegistryBuilder<H> {
+    /// The registry, without whatever was refused. [`RegistryBuilder::build_result`] tells what that was.
+    pub fn build(self) -> Registry<H> {
+        Registry { handlers: Arc::new(self.handlers), policies: Arc::new(RwLock::new(self.policies)) }
+    }
+
+    /// The registry, or everything that was refused.
+    ///
+    /// # Errors
+    /// The texts of all refusals, joined with `; `.
+    pub fn build_result(self) -> Result<Registry<H>, String> {
+        if self.errors.is_empty() { Ok(self.build()) } else { Err(self.errors.join("; ")) }
+    }
+
+    /// Adds the handlers of another registry; what is already there stays and is reported as
+    /// `{error_prefix}: {name}@{version}`. Policies are not taken over.
+    #[must_use]
+    pub fn merge_registry(mut self, other: Registry<H>, error_prefix: &str) -> Self {
+        for (name, versions) in other.handlers.iter() {
+            for (version, handler) in versions {
+                self.insert_new(name.clone(), version.clone(), Arc::clone(handler), error_prefix);
+            }
+        }
+        self
+    }
+
+    /// Registers each of `items` with `register_fn`.
+    #[must_use]
+    pub fn register_all_handlers<F: Clone>(
+        self,
+        items: Vec<(&str, F)>,
+        register_fn: impl Fn(Self, &str, F) -> Self,
+    ) -> Self {
+        items.into_iter().fold(self, |builder, (name, handler)| register_fn(builder, name, handler))
+    }
+
+    pub(super) fn starting_with(handlers: Handlers<H>, policies: HashMap<String, VersionPolicy>) -> Self {
+        Self { handlers, policies, errors: Vec::new() }
+    }
+
+    /// Adds a handler unless its name and version are taken.
+    pub(super) fn insert_new(&mut self, name: String, version: Version, handler: Arc<H>, error_prefix: &str) {
+        if self.handlers.get(&name).is_some_and(|versions| versions.contains_key(&version)) {
+            self.refuse(format!("{error_prefix}: {name}@{version}"));
+        } else {
+            self.insert(name, version, handler);
+        }
+    }
+
+    /// Adds a handler in the place of whatever was there.
+    pub(super) fn insert(&mut self, name: String, version: Version, handler: Arc<H>) {
+        self.handlers.entry(name).or_default().insert(version, handler);
+    }
+
+    pub(super) fn latest_version(&self, name: &str) -> Option<&Version> {
+        self.handlers.get(name)?.last_key_value().map(|(version, _)| version)
+    }
+
+    pub(super) fn put_policy(&mut self, name: String, policy: VersionPolicy) {
+        self.policies.insert(name, policy);
+    }
+
+    pub(super) fn refuse(&mut self, error: String) {
+        self.errors.push(error);
+    }
+}
+
+impl<H: ?Sized> Default for RegistryBuilder<H> {
+    fn default() -> Self {
+        Self::starting_with(Handlers::new(), HashMap::new())
+    }
+}

@@ -1,0 +1,152 @@
+//! The tasks of a runtime, and how they end.
+//!
+//! Slots fetch and run work; they may be given time to finish. The other tasks serve the slots, so they end after
+//! them. A task counts as ended when its future is gone, with everything it held.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::task::{AbortHandle, JoinHandle};
+use tokio_util::sync::CancellationToken;
+
+/// The tasks of one runtime.
+pub(crate) struct RuntimeTasks {
+    /// No more fetching.
+    stop_fetching: CancellationToken,
+    /// No more of anything.
+    stop_serving: CancellationToken,
+    slots: TaskGroup,
+    servants: TaskGroup,
+}
+
+/// Tasks that can be aborted together, and waited for from anywhere by anyone.
+struct TaskGroup {
+    alive: watch::Sender<()>,
+    handles: Mutex<Vec<AbortHandle>>,
+}
+
+/// Proof that a task of the slots lives: as long as one is held, shutdown waits. Cloned into the activities.
+#[derive(Clone)]
+pub(crate) struct SlotAlive(watch::Receiver<()>);
+
+impl SlotAlive {
+    /// Runs a future as a task that shutdown waits for.
+    pub(crate) fn spawn<F>(&self, future: F) -> JoinHandle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        tokio::spawn(Tracked { future: Box::pin(future), _alive: self.0.clone() })
+    }
+}
+
+impl RuntimeTasks {
+    pub(crate) fn new() -> Self {
+        Self {
+            stop_fetching: CancellationToken::new(),
+            stop_serving: CancellationToken::new(),
+            slots: TaskGroup::new(),
+            servants: TaskGroup::new(),
+        }
+    }
+
+    /// Ends when nothing may be fetched any more.
+    pub(crate) fn stop_fetching(&self) -> CancellationToken {
+        self.stop_fetching.clone()
+    }
+
+    /// Ends when the last slot has.
+    pub(crate) fn stop_serving(&self) -> CancellationToken {
+        self.stop_serving.clone()
+    }
+
+    /// What a slot's own tasks are spawned with.
+    pub(crate) fn slot_alive(&self) -> SlotAlive {
+        SlotAlive(self.slots.alive.subscribe())
+    }
+
+    /// Starts a slot.
+    pub(crate) fn spawn_slot(&self, future: impl Future<Output = ()> + Send + 'static) {
+        self.slots.spawn(future);
+    }
+
+    /// Starts a task that serves the slots until `stop_serving`; it may be dropped at any await then.
+    pub(crate) fn spawn_servant(&self, future: impl Future<Output = ()> + Send + 'static) {
+        let stop = self.stop_serving();
+        self.servants.spawn(async move {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => {}
+                () = future => {}
+            }
+        });
+    }
+
+    /// Starts a task that serves the slots and ends by itself after `stop_serving`.
+    pub(crate) fn spawn_finisher(&self, future: impl Future<Output = ()> + Send + 'static) {
+        self.servants.spawn(future);
+    }
+
+    /// Stops fetching and returns when every slot has ended: by itself within `grace`, aborted after it. Any number
+    /// of callers may wait, and the shortest grace rules; a caller that goes away leaves the rest to the others.
+    pub(crate) async fn end_slots(&self, grace: Duration) {
+        self.stop_fetching.cancel();
+        if grace.is_zero() {
+            // No timer here: this must work outside the async runtime too.
+            self.slots.abort();
+        } else {
+            tokio::select! {
+                biased;
+                () = self.slots.ended() => return,
+                () = tokio::time::sleep(grace) => self.slots.abort(),
+            }
+        }
+        self.slots.ended().await;
+    }
+
+    /// Ends everything else.
+    pub(crate) async fn end_servants(&self) {
+        self.stop_serving.cancel();
+        self.servants.ended().await;
+    }
+}
+
+impl TaskGroup {
+    fn new() -> Self {
+        Self { alive: watch::Sender::new(()), handles: Mutex::default() }
+    }
+
+    fn spawn(&self, future: impl Future<Output = ()> + Send + 'static) {
+        let tracked = Tracked { future: Box::pin(future), _alive: self.alive.subscribe() };
+        let handle = tokio::spawn(tracked).abort_handle();
+        self.handles.lock().unwrap_or_else(PoisonError::into_inner).push(handle);
+    }
+
+    fn abort(&self) {
+        for handle in self.handles.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            handle.abort();
+        }
+    }
+
+    async fn ended(&self) {
+        self.alive.closed().await;
+    }
+}
+
+/// A future with the proof that it lives. Fields are dropped in order: the future first.
+struct Tracked<F> {
+    future: Pin<Box<F>>,
+    _alive: watch::Receiver<()>,
+}
+
+impl<F: Future> Future for Tracked<F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        self.future.as_mut().poll(cx)
+    }
+}

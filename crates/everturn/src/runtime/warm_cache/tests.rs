@@ -1,0 +1,173 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use async_trait::async_trait;
+use everturn_core::turn::ExecutionIdentity;
+use everturn_core::{Event, OrchestrationContext, OrchestrationHandler};
+
+use super::super::dispatcher::standing::start_facts;
+use super::super::graveyard::{Gravedigger, graveyard};
+use super::*;
+
+/// A handler that is counted while it is held.
+struct Counted(Arc<AtomicUsize>);
+
+#[async_trait]
+impl OrchestrationHandler for Counted {
+    async fn invoke(&self, _ctx: OrchestrationContext, input: String) -> Result<String, String> {
+        Ok(input)
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+struct Fixture {
+    graveyard: Graveyard,
+    gravedigger: Gravedigger,
+    alive: Arc<AtomicUsize>,
+}
+
+impl Fixture {
+    fn new() -> Self {
+        let (graveyard, gravedigger) = graveyard();
+        Self { graveyard, gravedigger, alive: Arc::default() }
+    }
+
+    fn entry(&self, instance: &str, stamp: u64) -> WarmEntry {
+        self.alive.fetch_add(1, Ordering::SeqCst);
+        let start = Event::stamped(
+            1,
+            instance,
+            1,
+            None,
+            0,
+            everturn_core::EventKind::OrchestrationStarted {
+                name: "N".into(),
+                version: "1.0.0".into(),
+                input: String::new(),
+                parent_instance: None,
+                parent_id: None,
+                parent_execution_id: None,
+                carry_forward_events: None,
+                initial_custom_status: None,
+            },
+        );
+        let facts = Arc::new(start_facts(&start).unwrap());
+        let identity = ExecutionIdentity {
+            instance: instance.into(),
+            execution_id: 1,
+            orchestration_name: "N".into(),
+            orchestration_version: "1.0.0".into(),
+        };
+        let handler = Arc::new(Counted(Arc::clone(&self.alive)));
+        let execution = Execution::begin(handler, identity, start, HashMap::new(), 1024);
+        WarmEntry::new(execution, 1, Stamp(stamp), facts, self.graveyard.clone())
+    }
+
+    /// How many executions exist once the graveyard has done its work.
+    async fn alive_after_burial(self) -> usize {
+        let stop = tokio_util::sync::CancellationToken::new();
+        stop.cancel();
+        self.gravedigger.run(stop).await;
+        self.alive.load(Ordering::SeqCst)
+    }
+}
+
+fn insert(cache: &WarmCache, fixture: &Fixture, instance: &str, stamp: u64) {
+    cache.insert(instance.to_owned(), fixture.entry(instance, stamp));
+}
+
+#[tokio::test]
+async fn only_the_committed_state_is_lent_and_a_stale_one_is_dropped() {
+    let fixture = Fixture::new();
+    let cache = WarmCache::new(10, usize::MAX);
+    insert(&cache, &fixture, "i", 7);
+    assert!(cache.lend("other", 1, Stamp(7)).is_none());
+    assert!(cache.lend("i", 1, Stamp(8)).is_none());
+    assert!(cache.lend("i", 1, Stamp(7)).is_none(), "the stale entry is gone");
+    assert_eq!(fixture.alive_after_burial().await, 0);
+}
+
+#[tokio::test]
+async fn an_entry_lent_but_not_taken_comes_back() {
+    let fixture = Fixture::new();
+    let cache = WarmCache::new(10, usize::MAX);
+    insert(&cache, &fixture, "i", 7);
+    let lent = cache.lend("i", 1, Stamp(7)).unwrap();
+    assert!(cache.lend("i", 1, Stamp(7)).is_none(), "it has one owner");
+    drop(lent);
+    let taken = cache.lend("i", 1, Stamp(7)).unwrap().take::<Lent>().unwrap().into_entry().unwrap();
+    assert_eq!(taken.stamp, Stamp(7));
+    assert!(cache.instances().is_empty());
+}
+
+#[tokio::test]
+async fn the_least_recently_used_goes_first() {
+    let fixture = Fixture::new();
+    let cache = WarmCache::new(2, usize::MAX);
+    insert(&cache, &fixture, "a", 1);
+    insert(&cache, &fixture, "b", 2);
+    drop(cache.lend("a", 1, Stamp(1)));
+    insert(&cache, &fixture, "c", 3);
+    assert_eq!(cache.instances(), ["a", "c"]);
+    assert_eq!(fixture.alive_after_burial().await, 2);
+}
+
+#[tokio::test]
+async fn weight_is_a_limit_too() {
+    let fixture = Fixture::new();
+    let entry = fixture.entry("a", 1);
+    let cache = WarmCache::new(100, entry.weight_bytes() * 2);
+    cache.insert("a".into(), entry);
+    insert(&cache, &fixture, "b", 2);
+    insert(&cache, &fixture, "c", 3);
+    assert_eq!(cache.instances(), ["b", "c"]);
+    let too_small = WarmCache::new(100, 1);
+    insert(&too_small, &fixture, "a", 1);
+    assert!(too_small.instances().is_empty());
+}
+
+#[tokio::test]
+async fn a_limit_of_zero_keeps_nothing() {
+    let fixture = Fixture::new();
+    for cache in [WarmCache::new(0, usize::MAX), WarmCache::new(10, 0)] {
+        assert!(!cache.is_enabled());
+        insert(&cache, &fixture, "a", 1);
+        assert!(cache.instances().is_empty());
+    }
+    assert_eq!(fixture.alive_after_burial().await, 0);
+}
+
+#[tokio::test]
+async fn a_closed_cache_is_empty_and_stays_so() {
+    let fixture = Fixture::new();
+    let cache = WarmCache::new(10, usize::MAX);
+    insert(&cache, &fixture, "a", 1);
+    insert(&cache, &fixture, "b", 2);
+    let lent = cache.lend("b", 1, Stamp(2)).unwrap();
+    cache.close();
+    drop(lent);
+    insert(&cache, &fixture, "c", 3);
+    assert!(cache.instances().is_empty());
+    assert_eq!(fixture.alive_after_burial().await, 0);
+}
+
+#[tokio::test]
+async fn check_in_happens_once_and_not_after_it_was_voided() {
+    let fixture = Fixture::new();
+    let cache = WarmCache::new(10, usize::MAX);
+    let slot = CheckInSlot::new("i".into(), fixture.entry("i", 1), cache.clone());
+    slot.check_in();
+    slot.check_in();
+    slot.void();
+    assert_eq!(cache.instances(), ["i"]);
+    assert_eq!(cache.facts_of("i", 1).unwrap().name, "N");
+    assert!(cache.facts_of("i", 2).is_none());
+    let voided = CheckInSlot::new("j".into(), fixture.entry("j", 1), cache.clone());
+    voided.void();
+    voided.check_in();
+    assert_eq!(cache.instances(), ["i"]);
+}

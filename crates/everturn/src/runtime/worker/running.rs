@@ -1,0 +1,149 @@
+//! The activities that run in this process, so that their cancellation reaches them at once.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use everturn_provider::ScheduledActivityIdentifier;
+use tokio_util::sync::CancellationToken;
+
+/// How many withdrawals that met nobody are remembered, for workers that have fetched but not begun.
+const UNMET_MAX: usize = 1_024;
+
+type ActivityKey = (String, u64, u64);
+
+/// The activities under way; cheap to clone.
+#[derive(Clone, Default)]
+pub(crate) struct RunningActivities(Arc<Mutex<Running>>);
+
+#[derive(Default)]
+struct Running {
+    /// The same id may run twice: its instance was deleted and made again while the first still ran.
+    tokens: HashMap<ActivityKey, Vec<(u64, CancellationToken)>>,
+    next_id: u64,
+    unmet: HashSet<ActivityKey>,
+    unmet_by_age: VecDeque<ActivityKey>,
+}
+
+/// An activity's place among the running, given up when dropped.
+pub(crate) struct RunningGuard {
+    key: ActivityKey,
+    id: u64,
+    running: RunningActivities,
+    /// Whether an activity of this name was withdrawn a moment ago. It may have been another of the same name, so
+    /// only the store can tell.
+    pub(crate) is_doubtful: bool,
+}
+
+impl RunningActivities {
+    /// Registers an activity; `withdrawn` is cancelled when a committed turn no longer wants it.
+    pub(crate) fn register(
+        &self,
+        instance: &str,
+        execution_id: u64,
+        activity_id: u64,
+        withdrawn: CancellationToken,
+    ) -> RunningGuard {
+        let key = (instance.to_owned(), execution_id, activity_id);
+        let mut running = self.running();
+        let id = running.next_id;
+        running.next_id += 1;
+        running.tokens.entry(key.clone()).or_default().push((id, withdrawn));
+        let is_doubtful = !running.unmet.is_empty() && running.unmet.contains(&key);
+        drop(running);
+        RunningGuard { key, id, running: self.clone(), is_doubtful }
+    }
+
+    /// Tells these activities that they are no longer wanted. Only after the commit that says so.
+    pub(crate) fn withdraw(&self, activities: &[ScheduledActivityIdentifier]) {
+        if activities.is_empty() {
+            return;
+        }
+        let mut running = self.running();
+        for activity in activities {
+            let key = (activity.instance.clone(), activity.execution_id, activity.activity_id);
+            if let Some(tokens) = running.tokens.get(&key) {
+                for (_, token) in tokens {
+                    token.cancel();
+                }
+            } else {
+                running.remember_unmet(key);
+            }
+        }
+    }
+
+    fn running(&self) -> MutexGuard<'_, Running> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Running {
+    fn remember_unmet(&mut self, key: ActivityKey) {
+        if self.unmet.insert(key.clone()) {
+            self.unmet_by_age.push_back(key);
+        }
+        if self.unmet_by_age.len() > UNMET_MAX
+            && let Some(oldest) = self.unmet_by_age.pop_front()
+        {
+            self.unmet.remove(&oldest);
+        }
+    }
+}
+
+impl Drop for RunningGuard {
+    fn drop(&mut self) {
+        let mut running = self.running.running();
+        if let Some(tokens) = running.tokens.get_mut(&self.key) {
+            tokens.retain(|(id, _)| *id != self.id);
+            if tokens.is_empty() {
+                running.tokens.remove(&self.key);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named(activity_id: u64) -> ScheduledActivityIdentifier {
+        ScheduledActivityIdentifier { instance: "i".into(), execution_id: 1, activity_id }
+    }
+
+    #[test]
+    fn withdrawal_reaches_the_activity_it_names_and_no_other() {
+        let running = RunningActivities::default();
+        let (two, three) = (CancellationToken::new(), CancellationToken::new());
+        let _two = running.register("i", 1, 2, two.clone());
+        let _three = running.register("i", 1, 3, three.clone());
+        running.withdraw(&[named(2)]);
+        assert!(two.is_cancelled());
+        assert!(!three.is_cancelled());
+    }
+
+    #[test]
+    fn withdrawal_before_the_beginning_leaves_a_doubt() {
+        let running = RunningActivities::default();
+        running.withdraw(&[named(2)]);
+        let token = CancellationToken::new();
+        assert!(running.register("i", 1, 2, token.clone()).is_doubtful);
+        assert!(!token.is_cancelled());
+        assert!(!running.register("i", 1, 3, token).is_doubtful);
+    }
+
+    #[test]
+    fn unmet_withdrawals_are_bounded() {
+        let running = RunningActivities::default();
+        for id in 0..=UNMET_MAX as u64 {
+            running.withdraw(&[named(id)]);
+        }
+        assert!(!running.register("i", 1, 0, CancellationToken::new()).is_doubtful);
+        assert!(running.register("i", 1, 1, CancellationToken::new()).is_doubtful);
+    }
+
+    #[test]
+    fn an_activity_that_ended_is_forgotten() {
+        let running = RunningActivities::default();
+        drop(running.register("i", 1, 2, CancellationToken::new()));
+        assert!(running.running().tokens.is_empty());
+    }
+}

@@ -1,0 +1,106 @@
+//! A runtime on a store in memory, with short waits.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use everturn::providers::Provider;
+use everturn::runtime::registry::{ActivityRegistry, OrchestrationRegistry};
+use everturn::runtime::{Runtime, UnregisteredBackoffConfig};
+use everturn::{Client, ErrorDetails, Event, OrchestrationStatus, RuntimeOptions};
+use everturn_provider::MemoryProvider;
+
+/// Longer than anything here takes.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+pub(crate) fn memory() -> Arc<MemoryProvider> {
+    Arc::new(MemoryProvider::new())
+}
+
+/// Options under which nothing waits for long.
+pub(crate) fn quick() -> RuntimeOptions {
+    RuntimeOptions {
+        orchestration_concurrency: 2,
+        worker_concurrency: 4,
+        dispatcher_min_poll_interval: Duration::from_millis(1),
+        unregistered_backoff: UnregisteredBackoffConfig {
+            base_delay: Duration::from_millis(5),
+            max_delay: Duration::from_millis(20),
+        },
+        ..Default::default()
+    }
+}
+
+pub(crate) struct NodeUnderTest {
+    pub(crate) client: Client,
+    pub(crate) runtime: Arc<Runtime>,
+}
+
+impl NodeUnderTest {
+    pub(crate) async fn start(
+        store: Arc<dyn Provider>,
+        activities: ActivityRegistry,
+        orchestrations: OrchestrationRegistry,
+        options: RuntimeOptions,
+    ) -> Self {
+        let client = Client::new(Arc::clone(&store));
+        let runtime = Runtime::start_with_options(store, activities, orchestrations, options).await;
+        Self { client, runtime }
+    }
+
+    pub(crate) async fn end_of(&self, instance: &str) -> OrchestrationStatus {
+        self.client.wait_for_orchestration(instance, PATIENCE).await.unwrap()
+    }
+
+    pub(crate) async fn output_of(&self, instance: &str) -> String {
+        match self.end_of(instance).await {
+            OrchestrationStatus::Completed { output, .. } => output,
+            other => panic!("{instance} did not complete: {other:?}"),
+        }
+    }
+
+    pub(crate) async fn failure_of(&self, instance: &str) -> ErrorDetails {
+        match self.end_of(instance).await {
+            OrchestrationStatus::Failed { details, .. } => details,
+            other => panic!("{instance} did not fail: {other:?}"),
+        }
+    }
+
+    pub(crate) async fn history(&self, instance: &str, execution_id: u64) -> Vec<Event> {
+        self.client.read_execution_history(instance, execution_id).await.unwrap()
+    }
+}
+
+/// Waits until a condition holds.
+pub(crate) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    let waited = tokio::time::timeout(PATIENCE, async {
+        while !holds().await {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    });
+    assert!(waited.await.is_ok(), "never: {what}");
+}
+
+impl NodeUnderTest {
+    /// Waits until the instance shows this custom status.
+    pub(crate) async fn says(&self, instance: &str, wanted: &str) {
+        let mut seen = 0;
+        loop {
+            let change =
+                self.client.wait_for_status_change(instance, seen, Duration::from_millis(10), PATIENCE).await;
+            match change.unwrap_or_else(|error| panic!("{instance} never said '{wanted}': {error}")) {
+                OrchestrationStatus::Running { custom_status, custom_status_version } => {
+                    if custom_status.as_deref() == Some(wanted) {
+                        return;
+                    }
+                    seen = custom_status_version;
+                }
+                other => panic!("{instance} ended before it said '{wanted}': {other:?}"),
+            }
+        }
+    }
+}
+
+/// An activity registry with one activity that answers with its input.
+pub(crate) fn echo() -> ActivityRegistry {
+    ActivityRegistry::builder().register("Echo", |_ctx, input: String| async move { Ok(input) }).build()
+}

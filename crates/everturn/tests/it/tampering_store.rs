@@ -1,0 +1,216 @@
+//! A store that forwards everything, and asks the test first: each call may be made to fail.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use everturn::providers::{
+    DispatcherCapabilityFilter, ExecutionMetadata, FetchedTurn, InstanceWatch, LockRenewal, OrchestrationItem,
+    Provider, ProviderAdmin, ProviderError, ScheduledActivityIdentifier, SessionFetchConfig, TagFilter,
+    TurnCommit, WarmView, WorkItem,
+};
+use everturn::{Event, OrchestrationStatus, SystemStats};
+
+type Tamper = Box<dyn FnMut(&'static str) -> Option<ProviderError> + Send>;
+
+pub(crate) struct TamperingStore {
+    inner: Arc<dyn Provider>,
+    tamper: Mutex<Tamper>,
+    /// Every operation that was asked for, in order.
+    calls: Mutex<Vec<&'static str>>,
+}
+
+impl TamperingStore {
+    pub(crate) fn new(
+        inner: Arc<dyn Provider>,
+        tamper: impl FnMut(&'static str) -> Option<ProviderError> + Send + 'static,
+    ) -> Arc<Self> {
+        Arc::new(Self { inner, tamper: Mutex::new(Box::new(tamper)), calls: Mutex::default() })
+    }
+
+    pub(crate) fn count(&self, operation: &str) -> usize {
+        self.calls.lock().unwrap().iter().filter(|call| **call == operation).count()
+    }
+
+    fn ask(&self, operation: &'static str) -> Result<(), ProviderError> {
+        self.calls.lock().unwrap().push(operation);
+        (*self.tamper.lock().unwrap())(operation).map_or(Ok(()), Err)
+    }
+}
+
+/// Asks the test, then forwards.
+macro_rules! forward {
+    ($self:ident . $name:ident ( $($argument:expr),* )) => {{
+        $self.ask(stringify!($name))?;
+        $self.inner.$name($($argument),*).await
+    }};
+}
+
+#[async_trait]
+impl Provider for TamperingStore {
+    async fn fetch_orchestration_item(
+        &self,
+        lock_timeout: Duration,
+        poll_timeout: Duration,
+        filter: Option<&DispatcherCapabilityFilter>,
+    ) -> Result<Option<(OrchestrationItem, String, u32)>, ProviderError> {
+        forward!(self.fetch_orchestration_item(lock_timeout, poll_timeout, filter))
+    }
+
+    async fn ack_orchestration_item(
+        &self,
+        token: &str,
+        execution_id: u64,
+        delta: Vec<Event>,
+        worker_items: Vec<WorkItem>,
+        items: Vec<WorkItem>,
+        metadata: ExecutionMetadata,
+        cancelled: Vec<ScheduledActivityIdentifier>,
+    ) -> Result<(), ProviderError> {
+        forward!(self.ack_orchestration_item(token, execution_id, delta, worker_items, items, metadata, cancelled))
+    }
+
+    async fn abandon_orchestration_item(
+        &self,
+        token: &str,
+        delay: Option<Duration>,
+        ignore_attempt: bool,
+    ) -> Result<(), ProviderError> {
+        forward!(self.abandon_orchestration_item(token, delay, ignore_attempt))
+    }
+
+    async fn read(&self, instance: &str) -> Result<Vec<Event>, ProviderError> {
+        forward!(self.read(instance))
+    }
+
+    async fn read_with_execution(&self, instance: &str, execution_id: u64) -> Result<Vec<Event>, ProviderError> {
+        forward!(self.read_with_execution(instance, execution_id))
+    }
+
+    async fn append_with_execution(
+        &self,
+        instance: &str,
+        execution_id: u64,
+        events: Vec<Event>,
+    ) -> Result<(), ProviderError> {
+        forward!(self.append_with_execution(instance, execution_id, events))
+    }
+
+    async fn enqueue_for_worker(&self, item: WorkItem) -> Result<(), ProviderError> {
+        forward!(self.enqueue_for_worker(item))
+    }
+
+    async fn fetch_work_item(
+        &self,
+        lock_timeout: Duration,
+        poll_timeout: Duration,
+        session: Option<&SessionFetchConfig>,
+        tags: &TagFilter,
+    ) -> Result<Option<(WorkItem, String, u32)>, ProviderError> {
+        forward!(self.fetch_work_item(lock_timeout, poll_timeout, session, tags))
+    }
+
+    async fn ack_work_item(&self, token: &str, completion: Option<WorkItem>) -> Result<(), ProviderError> {
+        forward!(self.ack_work_item(token, completion))
+    }
+
+    async fn renew_work_item_lock(&self, token: &str, extend_for: Duration) -> Result<(), ProviderError> {
+        forward!(self.renew_work_item_lock(token, extend_for))
+    }
+
+    async fn renew_session_lock(
+        &self,
+        owners: &[&str],
+        extend_for: Duration,
+        idle: Duration,
+    ) -> Result<usize, ProviderError> {
+        forward!(self.renew_session_lock(owners, extend_for, idle))
+    }
+
+    async fn cleanup_orphaned_sessions(&self, idle: Duration) -> Result<usize, ProviderError> {
+        forward!(self.cleanup_orphaned_sessions(idle))
+    }
+
+    async fn abandon_work_item(
+        &self,
+        token: &str,
+        delay: Option<Duration>,
+        ignore_attempt: bool,
+    ) -> Result<(), ProviderError> {
+        forward!(self.abandon_work_item(token, delay, ignore_attempt))
+    }
+
+    async fn renew_orchestration_item_lock(&self, token: &str, extend_for: Duration) -> Result<(), ProviderError> {
+        forward!(self.renew_orchestration_item_lock(token, extend_for))
+    }
+
+    async fn enqueue_for_orchestrator(
+        &self,
+        item: WorkItem,
+        delay: Option<Duration>,
+    ) -> Result<(), ProviderError> {
+        forward!(self.enqueue_for_orchestrator(item, delay))
+    }
+
+    fn as_management_capability(&self) -> Option<&dyn ProviderAdmin> {
+        self.inner.as_management_capability()
+    }
+
+    async fn get_custom_status(
+        &self,
+        instance: &str,
+        last_seen: u64,
+    ) -> Result<Option<(Option<String>, u64)>, ProviderError> {
+        forward!(self.get_custom_status(instance, last_seen))
+    }
+
+    async fn get_kv_value(&self, instance: &str, key: &str) -> Result<Option<String>, ProviderError> {
+        forward!(self.get_kv_value(instance, key))
+    }
+
+    async fn get_kv_all_values(&self, instance: &str) -> Result<HashMap<String, String>, ProviderError> {
+        forward!(self.get_kv_all_values(instance))
+    }
+
+    async fn get_instance_stats(&self, instance: &str) -> Result<Option<SystemStats>, ProviderError> {
+        forward!(self.get_instance_stats(instance))
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.inner.now_ms()
+    }
+
+    async fn fetch_turn(
+        &self,
+        lock_timeout: Duration,
+        poll_timeout: Duration,
+        filter: Option<&DispatcherCapabilityFilter>,
+        warm: Arc<dyn WarmView>,
+    ) -> Result<Option<FetchedTurn>, ProviderError> {
+        forward!(self.fetch_turn(lock_timeout, poll_timeout, filter, warm))
+    }
+
+    async fn commit_turn(&self, commit: &TurnCommit) -> Result<(), ProviderError> {
+        forward!(self.commit_turn(commit))
+    }
+
+    async fn renew_locks(&self, renewals: &[LockRenewal]) -> Vec<Result<(), ProviderError>> {
+        match self.ask("renew_locks") {
+            Ok(()) => self.inner.renew_locks(renewals).await,
+            Err(error) => renewals.iter().map(|_| Err(error.clone())).collect(),
+        }
+    }
+
+    async fn read_status(&self, instance: &str) -> Result<OrchestrationStatus, ProviderError> {
+        forward!(self.read_status(instance))
+    }
+
+    fn watch_instance(&self, instance: &str) -> InstanceWatch {
+        self.inner.watch_instance(instance)
+    }
+
+    async fn read_orchestration_name(&self, instance: &str) -> Result<Option<(String, String)>, ProviderError> {
+        forward!(self.read_orchestration_name(instance))
+    }
+}
