@@ -1,13 +1,13 @@
 //! An orchestration ack writes everything a turn decided, or nothing.
 
 use everturn_core::{Event, WorkItem};
-use everturn_provider::Provider;
 
 use crate::events;
 use crate::harness::{Harness, LOCK, PAST_LOCK, lock_lost, refusal, secs};
 use crate::image::image;
 use crate::items::{
-    NAME, VERSION, activity, activity_completed, child_completed, queue_message, signal, start, start_child, timer,
+    NAME, VERSION, activity, activity_completed, child_completed, queue_message, signal, start, start_child,
+    timer,
 };
 use crate::turn::Turn;
 
@@ -131,7 +131,8 @@ async fn concurrent_acks_with_one_token_have_one_success(h: Harness) {
     let acks: Vec<_> = (2..10)
         .map(|event_id| {
             let (provider, token) = (h.provider(), token.clone());
-            let turn = Turn::of("i", 1).event(event_id, events::scheduled()).activity(activity("i", event_id));
+            let turn =
+                Turn::of("i", 1).event(event_id, events::scheduled()).activity(activity("i", event_id));
             tokio::spawn(async move { turn.ack(&*provider, &token).await.is_ok() })
         })
         .collect();
@@ -263,7 +264,8 @@ async fn timers_become_visible_when_they_are_due(h: Harness) {
 async fn children_and_their_results_are_routed(h: Harness) {
     h.create("parent").await;
     h.turn("parent", Turn::of("parent", 1).message(start_child("child", "parent"))).await;
-    let turn = Turn::beginning("child", 1).parent("parent").completing(2, "ok").message(child_completed("parent"));
+    let turn =
+        Turn::beginning("child", 1).parent("parent").completing(2, "ok").message(child_completed("parent"));
     h.take_turn("child", turn).await;
     let fetched = h.fetched().await;
     assert_eq!(fetched.item.instance, "parent");
@@ -334,7 +336,10 @@ async fn name_and_version_are_updated_but_not_the_parent(h: Harness) {
 async fn a_large_turn_lands_whole(h: Harness) {
     let mut turn = Turn::beginning("i", 1);
     for id in 2..=500 {
-        turn = turn.event(id, events::scheduled()).activity(activity("i", id)).message(activity_completed("i", id));
+        turn = turn
+            .event(id, events::scheduled())
+            .activity(activity("i", id))
+            .message(activity_completed("i", id));
     }
     h.begin("i", turn).await;
     assert_eq!(h.event_ids("i").await, (1..=500).collect::<Vec<_>>());

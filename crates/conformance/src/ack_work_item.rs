@@ -3,8 +3,8 @@
 use crate::harness::{Harness, PAST_LOCK, lock_lost, permanent_refusal};
 use crate::image::image;
 use crate::items::{
-    activity, activity_completed, activity_failed, cancel, child_completed, continue_as_new, queue_message, signal,
-    start, timer,
+    activity, activity_completed, activity_failed, cancel, child_completed, continue_as_new, queue_message,
+    signal, start, timer,
 };
 use crate::turn::Turn;
 

@@ -186,7 +186,8 @@ async fn stats_count_carried_messages(h: Harness) {
 }
 
 async fn stats_count_live_keys(h: Harness) {
-    let turn = Turn::beginning("i", 1).event(2, events::kv_set("a", "12345")).event(3, events::kv_set("b", "ä"));
+    let turn =
+        Turn::beginning("i", 1).event(2, events::kv_set("a", "12345")).event(3, events::kv_set("b", "ä"));
     h.begin("i", turn).await;
     let stats = h.get_instance_stats("i").await.unwrap().unwrap();
     assert_eq!((stats.kv_user_key_count, stats.kv_total_value_bytes), (2, 7), "of an unfinished execution");

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use everturn_core::SemverRange;
-use everturn_provider::{DispatcherCapabilityFilter, Provider};
+use everturn_provider::DispatcherCapabilityFilter;
 use semver::Version;
 
 use crate::events;

@@ -97,7 +97,8 @@ async fn nothing_of_it_can_be_read_any_more(h: Harness) {
 }
 
 async fn the_id_is_reusable_with_fresh_data(h: Harness) {
-    h.begin("i", Turn::beginning("i", 1).event(2, events::custom_status(Some("old"))).completing(3, "old")).await;
+    h.begin("i", Turn::beginning("i", 1).event(2, events::custom_status(Some("old"))).completing(3, "old"))
+        .await;
     h.admin().delete_instance("i", false).await.unwrap();
     h.send(start("i")).await;
     let fetched = h.fetched().await;
@@ -137,7 +138,10 @@ async fn a_turn_in_flight_fails_after_a_forced_delete(h: Harness) {
     h.send(signal("i", "a")).await;
     let fetched = h.fetched().await;
     h.admin().delete_instance("i", true).await.unwrap();
-    let turn = Turn::of("i", 1).event(2, events::kv_set("k", "v")).activity(activity("i", 2)).message(signal("i", "b"));
+    let turn = Turn::of("i", 1)
+        .event(2, events::kv_set("k", "v"))
+        .activity(activity("i", 2))
+        .message(signal("i", "b"));
     lock_lost(turn.ack(&*h, &fetched.token).await);
     lock_lost(h.renew_orchestration_item_lock(&fetched.token, secs(30)).await);
     assert!(h.admin().list_instances().await.unwrap().is_empty());

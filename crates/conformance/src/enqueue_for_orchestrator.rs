@@ -4,8 +4,8 @@ use everturn_core::WorkItem;
 
 use crate::harness::{Harness, permanent_refusal, secs};
 use crate::items::{
-    NAME, activity, activity_completed, activity_failed, cancel, child_completed, child_failed, continue_as_new,
-    queue_message, signal, start, start_child, timer,
+    NAME, activity, activity_completed, activity_failed, cancel, child_completed, child_failed,
+    continue_as_new, queue_message, signal, start, start_child, timer,
 };
 
 cases! { $ enqueue_for_orchestrator as enqueue_for_orchestrator_cases:
@@ -46,7 +46,7 @@ async fn no_instance_is_created(h: Harness) {
     h.send(start("i")).await;
     h.send(signal("j", "a")).await;
     assert!(h.admin().list_instances().await.unwrap().is_empty());
-    assert_eq!(h.admin().list_executions("i").await.unwrap(), []);
+    assert!(h.admin().list_executions("i").await.unwrap().is_empty());
     assert_eq!(h.read("i").await.unwrap(), []);
     assert_eq!(h.get_instance_stats("i").await.unwrap(), None);
 }

@@ -68,11 +68,7 @@ pub(crate) fn custom_status(status: Option<&str>) -> EventKind {
 pub(crate) const KV_TIME_MS: u64 = 77;
 
 pub(crate) fn kv_set(key: &str, value: &str) -> EventKind {
-    EventKind::KeyValueSet {
-        key: key.to_owned(),
-        value: value.to_owned(),
-        last_updated_at_ms: KV_TIME_MS,
-    }
+    EventKind::KeyValueSet { key: key.to_owned(), value: value.to_owned(), last_updated_at_ms: KV_TIME_MS }
 }
 
 pub(crate) fn kv_cleared(key: &str) -> EventKind {

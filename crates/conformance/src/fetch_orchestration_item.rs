@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use everturn_core::{Event, WorkItem};
-use everturn_provider::Provider;
 
 use crate::events;
 use crate::harness::{Harness, LOCK, PAST_LOCK, secs};
-use crate::items::{NAME, VERSION, activity_completed, signal, start, start_child, start_without_version, timer};
+use crate::items::{
+    NAME, VERSION, activity_completed, signal, start, start_child, start_without_version, timer,
+};
 use crate::turn::Turn;
 
 cases! { $ fetch_orchestration_item as fetch_orchestration_item_cases:

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use everturn_provider::{Provider, TagFilter};
+use everturn_provider::TagFilter;
 
 use crate::harness::{Harness, LOCK, PAST_LOCK, secs};
 use crate::items::{activity, activity_completed, activity_of};

@@ -87,10 +87,6 @@ impl Harness {
         self.provider.as_management_capability().expect("the provider has a management side")
     }
 
-    pub(crate) fn clock(&self) -> &Arc<ManualClock> {
-        &self.clock
-    }
-
     /// Lets time pass.
     pub(crate) fn pass(&self, time: Duration) {
         self.clock.advance(time);
@@ -147,7 +143,7 @@ impl Harness {
 
     /// A fetch that waits, and must find something long before it has waited enough.
     pub(crate) async fn fetched_in_time(&self) -> Fetched {
-        let fetch = self.fetch_orchestration_item(LOCK, secs(20), None);
+        let fetch = self.fetch_orchestration_item(LOCK, secs(5), None);
         let (item, token, attempts) = fetch.await.unwrap().expect("there is an instance to fetch");
         Fetched { item, token, attempts }
     }
@@ -183,7 +179,7 @@ impl Harness {
 
     /// A worker fetch that waits, and must find something long before it has waited enough.
     pub(crate) async fn fetched_work_in_time(&self) -> FetchedWork {
-        let fetch = self.fetch_work_item(LOCK, secs(20), None, &TagFilter::DefaultOnly);
+        let fetch = self.fetch_work_item(LOCK, secs(5), None, &TagFilter::DefaultOnly);
         let (item, token, attempts) = fetch.await.unwrap().expect("there is an activity to fetch");
         FetchedWork { item, token, attempts }
     }

@@ -18,8 +18,7 @@ pub(crate) async fn image(h: &Harness, instances: &[&str]) -> String {
         let current = admin.latest_execution_id(instance).await.unwrap();
         let info = admin.get_instance_info(instance).await;
         let status = h.get_custom_status(instance, 0).await.unwrap();
-        let kv: BTreeMap<String, String> =
-            h.get_kv_all_values(instance).await.unwrap().into_iter().collect();
+        let kv: BTreeMap<String, String> = h.get_kv_all_values(instance).await.unwrap().into_iter().collect();
         let stats = h.get_instance_stats(instance).await.unwrap();
         writeln!(image, "{instance} {executions:?} {current} {info:?} {status:?} {kv:?} {stats:?}").unwrap();
         for execution in executions {

@@ -47,19 +47,11 @@ pub(crate) fn continue_as_new(instance: &str) -> WorkItem {
 }
 
 pub(crate) fn signal(instance: &str, name: &str) -> WorkItem {
-    WorkItem::ExternalRaised {
-        instance: instance.to_owned(),
-        name: name.to_owned(),
-        data: "data".to_owned(),
-    }
+    WorkItem::ExternalRaised { instance: instance.to_owned(), name: name.to_owned(), data: "data".to_owned() }
 }
 
 pub(crate) fn queue_message(instance: &str, data: &str) -> WorkItem {
-    WorkItem::QueueMessage {
-        instance: instance.to_owned(),
-        name: "inbox".to_owned(),
-        data: data.to_owned(),
-    }
+    WorkItem::QueueMessage { instance: instance.to_owned(), name: "inbox".to_owned(), data: data.to_owned() }
 }
 
 pub(crate) fn cancel(instance: &str) -> WorkItem {

@@ -131,7 +131,8 @@ async fn a_refused_ack_writes_no_key(h: Harness) {
     h.begin("i", Turn::beginning("i", 1).event(2, kv_set("k", "1"))).await;
     h.send(signal("i", "a")).await;
     let fetched = h.fetched().await;
-    let turn = Turn::of("i", 1).event(3, kv_all_cleared()).event(4, kv_set("n", "2")).event(1, kv_cleared("k"));
+    let turn =
+        Turn::of("i", 1).event(3, kv_all_cleared()).event(4, kv_set("n", "2")).event(1, kv_cleared("k"));
     refusal(turn.ack(&*h, &fetched.token).await);
     assert_eq!(all(&h, "i").await, pairs(&[("k", "1")]));
 }

@@ -68,7 +68,8 @@ async fn the_snapshot_is_of_several_executions(h: Harness) {
 }
 
 async fn cleared_keys_are_absent_from_the_snapshot(h: Harness) {
-    let turn = Turn::beginning("i", 1).event(2, kv_set("a", "1")).event(3, kv_set("b", "2")).continuing_as_new(4);
+    let turn =
+        Turn::beginning("i", 1).event(2, kv_set("a", "1")).event(3, kv_set("b", "2")).continuing_as_new(4);
     h.begin("i", turn).await;
     h.take_turn("i", Turn::beginning("i", 2).event(2, kv_cleared("a")).continuing_as_new(3)).await;
     assert_eq!(snapshot(&h).await, entries(&[("b", "2")]));
@@ -90,7 +91,8 @@ async fn a_key_set_cleared_and_set_again_works(h: Harness) {
 }
 
 async fn the_merged_view_shows_base_and_live_writes(h: Harness) {
-    let turn = Turn::beginning("i", 1).event(2, kv_set("a", "1")).event(3, kv_set("b", "1")).continuing_as_new(4);
+    let turn =
+        Turn::beginning("i", 1).event(2, kv_set("a", "1")).event(3, kv_set("b", "1")).continuing_as_new(4);
     h.begin("i", turn).await;
     h.take_turn("i", Turn::beginning("i", 2).event(2, kv_set("b", "2")).event(3, kv_set("c", "2"))).await;
     assert_eq!(all(&h, "i").await, pairs(&[("a", "1"), ("b", "2"), ("c", "2")]));
@@ -99,7 +101,8 @@ async fn the_merged_view_shows_base_and_live_writes(h: Harness) {
 }
 
 async fn a_live_clear_hides_an_old_value(h: Harness) {
-    let turn = Turn::beginning("i", 1).event(2, kv_set("a", "1")).event(3, kv_set("b", "1")).continuing_as_new(4);
+    let turn =
+        Turn::beginning("i", 1).event(2, kv_set("a", "1")).event(3, kv_set("b", "1")).continuing_as_new(4);
     h.begin("i", turn).await;
     h.take_turn("i", Turn::beginning("i", 2).event(2, kv_cleared("a"))).await;
     assert_eq!(value(&h, "i", "a").await, None);
@@ -109,7 +112,8 @@ async fn a_live_clear_hides_an_old_value(h: Harness) {
 }
 
 async fn a_live_clear_all_hides_old_values(h: Harness) {
-    let turn = Turn::beginning("i", 1).event(2, kv_set("a", "1")).event(3, kv_set("b", "1")).continuing_as_new(4);
+    let turn =
+        Turn::beginning("i", 1).event(2, kv_set("a", "1")).event(3, kv_set("b", "1")).continuing_as_new(4);
     h.begin("i", turn).await;
     h.take_turn("i", Turn::beginning("i", 2).event(2, kv_all_cleared()).event(3, kv_set("b", "2"))).await;
     assert_eq!(value(&h, "i", "a").await, None);
@@ -135,7 +139,10 @@ async fn the_live_delta_is_merged_at_failure(h: Harness) {
 }
 
 async fn pruning_keeps_every_key(h: Harness) {
-    let turn = Turn::beginning("i", 1).event(2, kv_set("first", "1")).event(3, kv_set("k", "1")).continuing_as_new(4);
+    let turn = Turn::beginning("i", 1)
+        .event(2, kv_set("first", "1"))
+        .event(3, kv_set("k", "1"))
+        .continuing_as_new(4);
     h.begin("i", turn).await;
     h.take_turn("i", Turn::beginning("i", 2).event(2, kv_set("k", "2")).continuing_as_new(3)).await;
     h.take_turn("i", Turn::beginning("i", 3).event(2, kv_set("live", "3"))).await;

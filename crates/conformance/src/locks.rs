@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use everturn_provider::{LockKind, LockRenewal, Provider, TagFilter};
+use everturn_provider::{LockKind, LockRenewal, TagFilter};
 
 use crate::events;
 use crate::harness::{Harness, LOCK, PAST_LOCK, lock_lost, secs};

@@ -152,7 +152,7 @@ async fn every_kind_of_event_is_read_back_as_written(h: Harness) {
     kinds.extend(signal_queue_and_child_kinds());
     let mut written = Vec::new();
     let mut turn = Turn::of("i", 1).named(NAME, VERSION);
-    for (kind, event_id) in kinds.into_iter().zip(1..) {
+    for (kind, event_id) in kinds.into_iter().zip(1_u64..) {
         let source_event_id = event_id.is_multiple_of(2).then_some(event_id / 2);
         let event = Event::stamped(event_id, "i", 1, source_event_id, 1_700_000_000_000 + event_id, kind);
         written.push(event.clone());

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use everturn_provider::{Provider, SessionFetchConfig, TagFilter};
+use everturn_provider::{SessionFetchConfig, TagFilter};
 
 use crate::harness::{Harness, LOCK, PAST_LOCK, secs};
 use crate::items::{activity, activity_completed, activity_in_session};

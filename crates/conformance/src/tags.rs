@@ -49,7 +49,7 @@ async fn tags_takes_members_and_nothing_untagged(h: Harness) {
     mixed_queue(&h).await;
     assert_eq!(drain(&h, &TagFilter::tags(["gpu"])).await, [2, 5]);
     assert_eq!(drain(&h, &TagFilter::tags(["nobody", "tpu"])).await, [3]);
-    assert_eq!(drain(&h, &TagFilter::tags(["nobody"])).await, []);
+    assert!(drain(&h, &TagFilter::tags(["nobody"])).await.is_empty());
 }
 
 async fn default_and_takes_the_union(h: Harness) {
@@ -65,7 +65,7 @@ async fn any_takes_everything_in_order(h: Harness) {
 
 async fn none_takes_nothing(h: Harness) {
     mixed_queue(&h).await;
-    assert_eq!(drain(&h, &TagFilter::None).await, []);
+    assert!(drain(&h, &TagFilter::None).await.is_empty());
     assert_eq!(h.activities_waiting().await, 5);
 }
 
@@ -112,7 +112,7 @@ async fn disjoint_filters_split_the_queue(h: Harness) {
     assert_eq!(drain(&h, &TagFilter::tags(["tpu"])).await, [3]);
     assert_eq!(drain(&h, &TagFilter::tags(["gpu"])).await, [2, 5]);
     assert_eq!(drain(&h, &TagFilter::DefaultOnly).await, [1, 4]);
-    assert_eq!(drain(&h, &TagFilter::Any).await, []);
+    assert!(drain(&h, &TagFilter::Any).await.is_empty());
 }
 
 async fn overlapping_and_superset_filters_take_what_is_left(h: Harness) {
@@ -127,7 +127,7 @@ async fn odd_tags_match_exactly(h: Harness) {
     for (tag, id) in ["GPU", "gpu ", "g%u", "ünï🦀", "'; --"].into_iter().zip(1..) {
         h.queue(activity_tagged("i", id, tag)).await;
     }
-    assert_eq!(drain(&h, &TagFilter::tags(["gpu"])).await, []);
+    assert!(drain(&h, &TagFilter::tags(["gpu"])).await.is_empty());
     assert_eq!(drain(&h, &TagFilter::tags(["g%u", "ünï🦀"])).await, [3, 4]);
     assert_eq!(drain(&h, &TagFilter::tags(["'; --", "GPU", "gpu "])).await, [1, 2, 5]);
 }

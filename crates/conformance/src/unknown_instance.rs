@@ -3,7 +3,8 @@
 use crate::events;
 use crate::harness::{Harness, secs};
 use crate::items::{
-    NAME, VERSION, activity_completed, cancel, child_completed, continue_as_new, queue_message, signal, start, timer,
+    NAME, VERSION, activity_completed, cancel, child_completed, continue_as_new, queue_message, signal,
+    start, timer,
 };
 use crate::turn::Turn;
 
@@ -86,8 +87,19 @@ async fn messages_without_a_start_stay_queued_and_starve_nobody(h: Harness) {
 }
 
 async fn a_thousand_messages_without_a_start_starve_nobody(h: Harness) {
-    for n in 0..1_000 {
-        h.send(signal(&format!("ghost {}", n % 100), "a")).await;
+    let senders: Vec<_> = (0..100)
+        .map(|sender| {
+            let provider = h.provider();
+            tokio::spawn(async move {
+                for _ in 0..10 {
+                    let message = signal(&format!("ghost {sender}"), "a");
+                    provider.enqueue_for_orchestrator(message, None).await.unwrap();
+                }
+            })
+        })
+        .collect();
+    for sender in senders {
+        sender.await.unwrap();
     }
     h.send(start("i")).await;
     assert_eq!(h.fetched().await.item.instance, "i");

@@ -117,7 +117,7 @@ fn typed_activity_encodes_its_input_and_decodes_its_result() {
 #[test]
 fn typed_activity_that_cannot_be_decoded_yields_an_error() {
     let mut stage = Stage::new(|ctx, _| async move {
-        ctx.schedule_activity_typed::<_, u32>("A", "in").await.map(|n| n.to_string())
+        ctx.schedule_activity_typed::<_, u32>("A", &"in").await.map(|n| n.to_string())
     });
     stage.turn([]);
     let turn = stage.turn([done(2, "abc")]);

@@ -95,7 +95,7 @@ fn dropping_a_mapped_future_cancels_the_original_work() {
 #[test]
 fn tag_can_be_set_after_map() {
     let mut stage = Stage::new(|ctx, _| async move {
-        ctx.schedule_activity_typed::<_, String>("A", "x").with_tag("gpu").await
+        ctx.schedule_activity_typed::<_, String>("A", &"x").with_tag("gpu").await
     });
     assert_eq!(told(&stage.turn([]).history_delta)[1], "2 activity A x #gpu");
 }

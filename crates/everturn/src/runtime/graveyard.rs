@@ -11,10 +11,10 @@ use tokio_util::sync::CancellationToken;
 
 /// The way to the graveyard; cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Graveyard(mpsc::UnboundedSender<Execution>);
+pub(crate) struct Graveyard(mpsc::UnboundedSender<Box<Execution>>);
 
 /// The other end: the task that drops what arrives.
-pub(crate) struct Gravedigger(mpsc::UnboundedReceiver<Execution>);
+pub(crate) struct Gravedigger(mpsc::UnboundedReceiver<Box<Execution>>);
 
 /// A graveyard and the one who works there.
 pub(crate) fn graveyard() -> (Graveyard, Gravedigger) {
@@ -26,7 +26,7 @@ pub(crate) fn graveyard() -> (Graveyard, Gravedigger) {
 
 impl Graveyard {
     /// Has an execution dropped, elsewhere.
-    pub(crate) fn bury(&self, execution: Execution) {
+    pub(crate) fn bury(&self, execution: Box<Execution>) {
         if let Err(mpsc::error::SendError(execution)) = self.0.send(execution) {
             // The runtime has shut down, and somebody kept this one beyond its end.
             drop_quietly(execution);
@@ -54,7 +54,7 @@ impl Gravedigger {
     }
 }
 
-fn drop_quietly(execution: Execution) {
+fn drop_quietly(execution: Box<Execution>) {
     if catch_unwind(AssertUnwindSafe(|| drop(execution))).is_err() {
         tracing::warn!(target: "everturn::runtime", "a destructor of orchestration code panicked");
     }

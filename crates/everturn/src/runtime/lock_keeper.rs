@@ -7,6 +7,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -80,6 +81,7 @@ struct HeldLock {
     /// When the lock has run out by our own clock, if no renewal succeeds.
     ends_at: Instant,
     lost: CancellationToken,
+    ran_out: Arc<AtomicBool>,
 }
 
 /// A lock that is kept alive until this is dropped.
@@ -87,12 +89,18 @@ pub(crate) struct LockGuard {
     id: u64,
     keeper: LockKeeper,
     lost: CancellationToken,
+    ran_out: Arc<AtomicBool>,
 }
 
 impl LockGuard {
     /// Ends when the lock is lost.
     pub(crate) async fn lost(&self) {
         self.lost.cancelled().await;
+    }
+
+    /// Whether the lock is lost only because no answer came in time: the store may still think it is held.
+    pub(crate) fn has_run_out(&self) -> bool {
+        self.ran_out.load(Ordering::SeqCst)
     }
 
     /// Has the lock renewed at once, to learn whether it is still there.
@@ -120,10 +128,16 @@ impl LockKeeper {
         let id = locks.next_id;
         locks.next_id += 1;
         locks.due.insert((due_at, id));
-        locks.by_id.insert(
-            id,
-            HeldLock { token, terms, due_at, ends_at: now + terms.timeout, lost: lost.clone() },
-        );
+        let ran_out = Arc::new(AtomicBool::new(false));
+        let held = HeldLock {
+            token,
+            terms,
+            due_at,
+            ends_at: now + terms.timeout,
+            lost: lost.clone(),
+            ran_out: Arc::clone(&ran_out),
+        };
+        locks.by_id.insert(id, held);
         let wake = locks.asleep_until.is_none_or(|until| due_at < until);
         if wake {
             locks.asleep_until = Some(due_at);
@@ -132,7 +146,7 @@ impl LockKeeper {
         if wake {
             self.0.earlier.notify_one();
         }
-        LockGuard { id, keeper: self.clone(), lost }
+        LockGuard { id, keeper: self.clone(), lost, ran_out }
     }
 
     /// Renews what is due, for ever.
@@ -233,7 +247,7 @@ impl Locks {
     fn lose_ended(&mut self, ids: &[u64], now: Instant) {
         for id in ids {
             if self.by_id.get(id).is_some_and(|held| held.ends_at <= now) {
-                self.lose(*id, "no renewal succeeded in time");
+                self.run_out(*id);
             }
         }
     }
@@ -253,11 +267,18 @@ impl Locks {
                         "lock renewal failed for now and is tried again");
                     self.set_due(id, retry_at);
                 } else {
-                    self.lose(id, "no renewal succeeded in time");
+                    self.run_out(id);
                 }
             }
             Err(error) => self.lose(id, &error.to_string()),
         }
+    }
+
+    fn run_out(&mut self, id: u64) {
+        if let Some(held) = self.by_id.get(&id) {
+            held.ran_out.store(true, Ordering::SeqCst);
+        }
+        self.lose(id, "no renewal succeeded in time");
     }
 
     fn lose(&mut self, id: u64, why: &str) {

@@ -2,6 +2,7 @@
 
 mod activity_context;
 mod activity_handler;
+mod catch_panic;
 mod descriptor;
 mod dispatcher;
 mod gauges;

@@ -44,10 +44,8 @@ impl Node {
         metrics: Option<Arc<MetricsProvider>>,
         graveyard: Graveyard,
     ) -> Self {
-        let supported_range = options
-            .supported_replay_versions
-            .clone()
-            .unwrap_or_else(SemverRange::default_for_current_build);
+        let supported_range =
+            options.supported_replay_versions.clone().unwrap_or_else(SemverRange::default_for_current_build);
         Self {
             store,
             orchestrations,

@@ -64,7 +64,9 @@ impl Runtime {
         tracing::info!(target: "everturn::runtime", version = %current_build_version(),
             provider = %store.name(), provider_version = %store.version(), "runtime starting");
         let observability = ObservabilityHandle::init(&options.observability)
-            .inspect_err(|error| tracing::warn!(target: "everturn::runtime", %error, "running without metrics"))
+            .inspect_err(
+                |error| tracing::warn!(target: "everturn::runtime", %error, "running without metrics"),
+            )
             .ok();
         let metrics = observability.as_ref().map(|handle| Arc::clone(handle.metrics_provider()));
         let store: Arc<dyn Provider> = Arc::new(InstrumentedProvider::new(store, metrics.clone()));
@@ -122,6 +124,11 @@ impl Runtime {
         self.observability.as_ref()
     }
 
+    /// How many waiting instances are in memory now, so that their next turn needs no replay; 0 after shutdown.
+    pub fn warm_instances(&self) -> usize {
+        self.node().map_or(0, |node| node.warm.len())
+    }
+
     fn node(&self) -> Option<Arc<Node>> {
         self.node.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -142,10 +149,11 @@ fn start_servants(tasks: &RuntimeTasks, node: &Arc<Node>, gravedigger: Gravedigg
 /// Starts what fetches and runs work.
 fn start_slots(tasks: &RuntimeTasks, node: &Arc<Node>) {
     for slot in 0..node.options.orchestration_concurrency {
-        tasks.spawn_slot(dispatcher::run_slot(Arc::clone(node), slot, tasks.stop_fetching()));
+        let (node, stop) = (Arc::clone(node), tasks.stop_fetching());
+        tasks.spawn_slot(move || dispatcher::run_slot(Arc::clone(&node), slot, stop.clone()));
     }
     for slot in 0..node.options.worker_concurrency {
-        let alive = tasks.slot_alive();
-        tasks.spawn_slot(worker::run_slot(Arc::clone(node), slot, alive, tasks.stop_fetching()));
+        let (node, stop, alive) = (Arc::clone(node), tasks.stop_fetching(), tasks.slot_alive());
+        tasks.spawn_slot(move || worker::run_slot(Arc::clone(&node), slot, alive.clone(), stop.clone()));
     }
 }

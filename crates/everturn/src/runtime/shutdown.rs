@@ -13,6 +13,11 @@ use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinHandle};
 use tokio_util::sync::CancellationToken;
 
+use super::catch_panic::{caught, panic_message};
+
+/// How long a slot rests that panicked.
+const AFTER_PANIC: Duration = Duration::from_secs(1);
+
 /// The tasks of one runtime.
 pub(crate) struct RuntimeTasks {
     /// No more fetching.
@@ -69,9 +74,23 @@ impl RuntimeTasks {
         SlotAlive(self.slots.alive.subscribe())
     }
 
-    /// Starts a slot.
-    pub(crate) fn spawn_slot(&self, future: impl Future<Output = ()> + Send + 'static) {
-        self.slots.spawn(future);
+    /// Starts a slot. If it panics, which only a provider or a bug can make it do, it is begun anew.
+    pub(crate) fn spawn_slot<F>(&self, slot: impl Fn() -> F + Send + 'static)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let stop = self.stop_fetching();
+        self.slots.spawn(async move {
+            while let Err(payload) = caught(slot()).await {
+                tracing::error!(target: "everturn::runtime", panic = panic_message(payload.as_ref()).unwrap_or("?"),
+                    "a slot of the runtime panicked and is begun anew");
+                tokio::select! {
+                    biased;
+                    () = stop.cancelled() => return,
+                    () = tokio::time::sleep(AFTER_PANIC) => {}
+                }
+            }
+        });
     }
 
     /// Starts a task that serves the slots until `stop_serving`; it may be dropped at any await then.

@@ -23,13 +23,14 @@ pub(crate) struct WarmEntry {
     pub(crate) turns: u64,
     /// The key-value store it began with, kept only if warm turns are replayed for comparison.
     pub(crate) kv_at_start: Option<HashMap<String, KvEntry>>,
-    execution: Option<Execution>,
+    /// Boxed, because an entry is moved several times a turn.
+    execution: Option<Box<Execution>>,
     graveyard: Graveyard,
 }
 
 impl WarmEntry {
     pub(crate) fn new(
-        execution: Execution,
+        execution: Box<Execution>,
         execution_id: u64,
         stamp: Stamp,
         facts: Arc<StartFacts>,
@@ -48,22 +49,18 @@ impl WarmEntry {
 
     /// The execution; `None` only while the entry is being dropped.
     pub(crate) fn execution(&self) -> Option<&Execution> {
-        self.execution.as_ref()
+        self.execution.as_deref()
     }
 
     /// The execution, to take a turn.
     pub(crate) fn execution_mut(&mut self) -> Option<&mut Execution> {
-        self.execution.as_mut()
+        self.execution.as_deref_mut()
     }
 
     fn weight_bytes(&self) -> usize {
-        let kv: usize = self
-            .kv_at_start
-            .iter()
-            .flatten()
-            .map(|(key, entry)| key.len() + entry.value.len())
-            .sum();
-        self.execution.as_ref().map_or(0, Execution::weight_bytes) + kv
+        let kv: usize =
+            self.kv_at_start.iter().flatten().map(|(key, entry)| key.len() + entry.value.len()).sum();
+        self.execution().map_or(0, Execution::weight_bytes) + kv
     }
 }
 
@@ -120,7 +117,8 @@ impl WarmCache {
             if held.closed || !self.is_enabled() || bytes > self.0.bytes_max {
                 vec![entry]
             } else {
-                let mut dropped: Vec<WarmEntry> = held.remove(&instance).into_iter().map(|(_, e)| e).collect();
+                let mut dropped: Vec<WarmEntry> =
+                    held.remove(&instance).into_iter().map(|(_, e)| e).collect();
                 held.insert(instance, Kept { entry, age: 0, bytes });
                 while held.by_instance.len() > self.0.instances_max || held.bytes > self.0.bytes_max {
                     let Some((_, oldest)) = held.by_age.pop_first() else { break };
@@ -138,6 +136,11 @@ impl WarmCache {
         let held = self.held();
         let kept = held.by_instance.get(instance)?;
         (kept.entry.execution_id == execution_id).then(|| Arc::clone(&kept.entry.facts))
+    }
+
+    /// How many instances are held.
+    pub(crate) fn len(&self) -> usize {
+        self.held().by_instance.len()
     }
 
     /// Drops everything, and everything that is put in later.

@@ -91,7 +91,7 @@ async fn a_child_whose_id_is_taken_fails_its_parent_call() {
     node.client.start_orchestration("running", "Waiter", "").await.unwrap();
     node.client.start_orchestration("done", "Chain", "").await.unwrap();
     node.output_of("done").await;
-    until("the waiter waits", async || node.client.read_execution_history("running", 1).await.is_ok()).await;
+    node.committed("running").await;
     node.client.start_orchestration("a", "Adopts", "running").await.unwrap();
     node.client.start_orchestration("b", "Adopts", "done").await.unwrap();
     assert_eq!(
@@ -133,7 +133,7 @@ async fn a_child_of_unknown_parent_execution_answers_the_current_one() {
     let store = memory();
     let node = NodeUnderTest::start(store.clone(), activities(), orchestrations(), quick()).await;
     node.client.start_orchestration("p", "Waiter", "").await.unwrap();
-    until("the parent waits", async || node.client.read_execution_history("p", 1).await.is_ok()).await;
+    node.committed("p").await;
     let start = WorkItem::StartOrchestration {
         instance: "c".into(),
         orchestration: "Chain".into(),

@@ -65,6 +65,11 @@ impl NodeUnderTest {
         }
     }
 
+    /// Waits until the instance's first turn is committed.
+    pub(crate) async fn committed(&self, instance: &str) {
+        until("the first turn is committed", async || !self.history(instance, 1).await.is_empty()).await;
+    }
+
     pub(crate) async fn history(&self, instance: &str, execution_id: u64) -> Vec<Event> {
         self.client.read_execution_history(instance, execution_id).await.unwrap()
     }

@@ -1,14 +1,14 @@
 //! A store that forwards everything, and asks the test first: each call may be made to fail.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use everturn::providers::{
-    DispatcherCapabilityFilter, ExecutionMetadata, FetchedTurn, InstanceWatch, LockRenewal, OrchestrationItem,
-    Provider, ProviderAdmin, ProviderError, ScheduledActivityIdentifier, SessionFetchConfig, TagFilter,
-    TurnCommit, WarmView, WorkItem,
+    DispatcherCapabilityFilter, ExecutionMetadata, FetchedTurn, InstanceWatch, LockRenewal,
+    OrchestrationItem, Provider, ProviderAdmin, ProviderError, ScheduledActivityIdentifier,
+    SessionFetchConfig, TagFilter, TurnCommit, WarmView, WorkItem,
 };
 use everturn::{Event, OrchestrationStatus, SystemStats};
 
@@ -35,7 +35,7 @@ impl TamperingStore {
 
     fn ask(&self, operation: &'static str) -> Result<(), ProviderError> {
         self.calls.lock().unwrap().push(operation);
-        (*self.tamper.lock().unwrap())(operation).map_or(Ok(()), Err)
+        (*self.tamper.lock().unwrap_or_else(PoisonError::into_inner))(operation).map_or(Ok(()), Err)
     }
 }
 
@@ -68,7 +68,15 @@ impl Provider for TamperingStore {
         metadata: ExecutionMetadata,
         cancelled: Vec<ScheduledActivityIdentifier>,
     ) -> Result<(), ProviderError> {
-        forward!(self.ack_orchestration_item(token, execution_id, delta, worker_items, items, metadata, cancelled))
+        forward!(self.ack_orchestration_item(
+            token,
+            execution_id,
+            delta,
+            worker_items,
+            items,
+            metadata,
+            cancelled
+        ))
     }
 
     async fn abandon_orchestration_item(
@@ -84,7 +92,11 @@ impl Provider for TamperingStore {
         forward!(self.read(instance))
     }
 
-    async fn read_with_execution(&self, instance: &str, execution_id: u64) -> Result<Vec<Event>, ProviderError> {
+    async fn read_with_execution(
+        &self,
+        instance: &str,
+        execution_id: u64,
+    ) -> Result<Vec<Event>, ProviderError> {
         forward!(self.read_with_execution(instance, execution_id))
     }
 
@@ -141,7 +153,11 @@ impl Provider for TamperingStore {
         forward!(self.abandon_work_item(token, delay, ignore_attempt))
     }
 
-    async fn renew_orchestration_item_lock(&self, token: &str, extend_for: Duration) -> Result<(), ProviderError> {
+    async fn renew_orchestration_item_lock(
+        &self,
+        token: &str,
+        extend_for: Duration,
+    ) -> Result<(), ProviderError> {
         forward!(self.renew_orchestration_item_lock(token, extend_for))
     }
 
@@ -210,7 +226,10 @@ impl Provider for TamperingStore {
         self.inner.watch_instance(instance)
     }
 
-    async fn read_orchestration_name(&self, instance: &str) -> Result<Option<(String, String)>, ProviderError> {
+    async fn read_orchestration_name(
+        &self,
+        instance: &str,
+    ) -> Result<Option<(String, String)>, ProviderError> {
         forward!(self.read_orchestration_name(instance))
     }
 }

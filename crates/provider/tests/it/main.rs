@@ -1,6 +1,7 @@
 //! The in-memory provider: what is its own, beside the contract that every provider follows.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, missing_docs)]
 
+mod conformance;
 mod damage;
 mod tokio_clock;
 mod turns;

@@ -182,7 +182,9 @@ mod tests {
 
     #[test]
     fn successor_counts_in_any_order() {
-        for batch in [vec![start("A", Some("p")), successor(&[])], vec![successor(&[]), start("A", Some("p"))]] {
+        for batch in
+            [vec![start("A", Some("p")), successor(&[])], vec![successor(&[]), start("A", Some("p"))]]
+        {
             for has_history in [true, false] {
                 let split = split("i", batch.clone(), has_history);
                 assert_eq!(split.start.unwrap().orchestration, "S");

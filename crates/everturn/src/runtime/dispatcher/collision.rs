@@ -63,7 +63,9 @@ mod tests {
                 parent_instance: "p".into(),
                 parent_execution_id: 2,
                 parent_id: 3,
-                details: ErrorDetails::orchestration_failed("sub-orchestration instance id 'c' already exists"),
+                details: ErrorDetails::orchestration_failed(
+                    "sub-orchestration instance id 'c' already exists"
+                ),
             }]
         );
     }
@@ -78,10 +80,8 @@ mod tests {
         let call = link("p", 3, Some(2));
         assert!(notices("c", &ignored(Some(call.clone())), false, Some(&call)).is_empty());
         let told = notices("c", &ignored(Some(call.clone())), true, Some(&call));
-        assert!(
-            matches!(&told[0], WorkItem::SubOrchFailed { details, .. }
-                if details.display_message().ends_with("already exists and is terminal"))
-        );
+        assert!(matches!(&told[0], WorkItem::SubOrchFailed { details, .. }
+                if details.display_message().ends_with("already exists and is terminal")));
     }
 
     #[test]

@@ -24,7 +24,8 @@ pub(crate) fn fail(
     details: ErrorDetails,
     now_ms: u64,
 ) -> ForcedFailure {
-    let mut history_delta: Vec<Event> = if history.is_empty() { start.into_iter().collect() } else { Vec::new() };
+    let mut history_delta: Vec<Event> =
+        if history.is_empty() { start.into_iter().collect() } else { Vec::new() };
     let standing = Standing::of(if history.is_empty() { &history_delta } else { history });
     let mut open_children = Vec::new();
     let mut cancelled_activities = Vec::new();

@@ -73,6 +73,8 @@ mod tests {
     #[test]
     fn a_turn_without_an_end_says_nothing() {
         let metadata = of_delta(&[event(EventKind::KeyValuesCleared)]);
-        assert!(metadata.status.is_none() && metadata.output.is_none() && metadata.orchestration_name.is_none());
+        assert!(
+            metadata.status.is_none() && metadata.output.is_none() && metadata.orchestration_name.is_none()
+        );
     }
 }

@@ -56,8 +56,7 @@ pub(crate) async fn process(node: &Node, worker_id: &str, fetched: FetchedTurn) 
         history_error,
         kv_snapshot,
     } = item;
-    let claim =
-        Claim::new(node, worker_id, (instance, execution_id), (lock_token, attempt_count), stamp);
+    let claim = Claim::new(node, worker_id, (instance, execution_id), (lock_token, attempt_count), stamp);
     let has_successor = messages.iter().any(|message| matches!(message, WorkItem::ContinueAsNew { .. }));
     if was_lent && (warm.is_none() || has_successor) {
         // Memory does not have what this turn needs; the next fetch brings the history.
@@ -66,9 +65,7 @@ pub(crate) async fn process(node: &Node, worker_id: &str, fetched: FetchedTurn) 
         return;
     }
     let standing = match &warm {
-        Some(entry) => {
-            Standing::warm(&entry.facts, entry.execution().map_or(0, Execution::last_event_id))
-        }
+        Some(entry) => Standing::warm(&entry.facts, entry.execution().map_or(0, Execution::last_event_id)),
         None => Standing::of(&history),
     };
     let material = Material { orchestration_name, version, history, kv_snapshot, warm, standing };
@@ -79,7 +76,7 @@ pub(crate) async fn process(node: &Node, worker_id: &str, fetched: FetchedTurn) 
             &material.version,
             messages,
             history_error.as_deref(),
-            turns_in(&material.history),
+            material.warm.as_ref().map_or_else(|| turns_in(&material.history), |entry| entry.turns),
         )
         .await;
         return;
@@ -198,8 +195,7 @@ fn make(
     let unknown_start = || StartFacts { name: name.clone(), version: version.clone(), parent: None };
     let (execution, facts, turns) = match start {
         Some(start) => {
-            let event =
-                start_event(&claim.instance, execution_id, &version, node.clock().wall_ms(), start);
+            let event = start_event(&claim.instance, execution_id, &version, node.clock().wall_ms(), start);
             let facts = start_facts(&event).unwrap_or_else(unknown_start);
             (Execution::begin(handler, identity, event, kv, payload_bytes_max), facts, 0)
         }
@@ -210,7 +206,7 @@ fn make(
         }
     };
     let mut entry = WarmEntry::new(
-        execution,
+        Box::new(execution),
         execution_id,
         node.new_stamp(),
         Arc::new(facts),

@@ -38,8 +38,8 @@ pub(crate) struct PoisonRecord {
 /// Records the failure after the history there is, or with a start event of its own. `None` if nothing says what
 /// the instance was to run.
 pub(crate) fn record(batch: &PoisonedBatch<'_>) -> Option<PoisonRecord> {
-    let succeeds = batch.start.is_some_and(StartItem::is_successor)
-        || batch.standing.end == Some(End::ContinuedAsNew);
+    let succeeds =
+        batch.start.is_some_and(StartItem::is_successor) || batch.standing.end == Some(End::ContinuedAsNew);
     let execution_id = if succeeds { batch.execution_id + 1 } else { batch.execution_id };
     let details = ErrorDetails::Poison {
         attempt_count: batch.attempt_count,

@@ -34,14 +34,8 @@ pub(crate) async fn record(
         Ok(history) => history,
         Err(error) => return claim.warn_not_committed(execution_id, &error),
     };
-    let failure = forced_failure::fail(
-        &claim.instance,
-        execution_id,
-        &history,
-        start,
-        details,
-        node.clock().wall_ms(),
-    );
+    let failure =
+        forced_failure::fail(&claim.instance, execution_id, &history, start, details, node.clock().wall_ms());
     report.event_count = history.len() + failure.history_delta.len();
     let mut orchestrator_items = failure.orchestrator_items;
     orchestrator_items.extend(notices);

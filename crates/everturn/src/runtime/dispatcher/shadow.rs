@@ -75,7 +75,7 @@ impl WarmTurn {
             Execution::replay(handler, identity, history, self.kv_at_start, payload_bytes_max);
         let turn =
             catch_unwind(AssertUnwindSafe(|| execution.take_turn(self.messages, &NodeTime(node)))).ok();
-        node.graveyard.bury(execution);
+        node.graveyard.bury(Box::new(execution));
         turn
     }
 }

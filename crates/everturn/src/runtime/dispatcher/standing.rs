@@ -90,7 +90,12 @@ impl Standing {
 pub(crate) fn start_facts(event: &Event) -> Option<StartFacts> {
     match &event.kind {
         EventKind::OrchestrationStarted {
-            name, version, parent_instance, parent_id, parent_execution_id, ..
+            name,
+            version,
+            parent_instance,
+            parent_id,
+            parent_execution_id,
+            ..
         } => Some(StartFacts {
             name: name.clone(),
             version: version.clone(),

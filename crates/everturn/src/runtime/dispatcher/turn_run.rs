@@ -47,8 +47,8 @@ pub(crate) async fn run(claim: Claim<'_>, prepared: PreparedTurn) {
     let node = claim.node;
     let began = Instant::now();
     let PreparedTurn { mut entry, was_warm, messages, notices } = prepared;
-    let shadowed = (was_warm && shadow::is_due(node))
-        .then(|| shadow::WarmTurn::new(&entry, messages.clone()));
+    let shadowed =
+        (was_warm && shadow::is_due(node)).then(|| shadow::WarmTurn::new(&entry, messages.clone()));
     let Some(turn) = take_turn(&claim, &mut entry, messages) else {
         drop(entry);
         claim.abandon(Some(AFTER_ENGINE_PANIC), false).await;
@@ -101,8 +101,7 @@ async fn commit(
     entry.stamp = stamp;
     // Only an execution that waits is worth keeping, and only once its commit is durable.
     let keeps = turn.outcome == TurnOutcome::Continue && node.warm.is_enabled();
-    let slot =
-        keeps.then(|| Arc::new(CheckInSlot::new(claim.instance.clone(), entry, node.warm.clone())));
+    let slot = keeps.then(|| Arc::new(CheckInSlot::new(claim.instance.clone(), entry, node.warm.clone())));
     let check_in = slot.as_ref().map(|slot| {
         let slot = Arc::clone(slot);
         Arc::new(move || slot.check_in()) as CheckIn
@@ -121,7 +120,13 @@ async fn commit(
     }
     match committed {
         Committed::Yes => report.tell(&claim, &commit.history_delta),
-        Committed::GivenUp(error) => claim.warn_not_committed(report.execution_id, &error),
+        Committed::GivenUp(error) => {
+            claim.warn_not_committed(report.execution_id, &error);
+            if error.is_history_moved() {
+                // The lock is still ours, and nobody needs to wait for its end.
+                claim.abandon(None, false).await;
+            }
+        }
         Committed::Refused(error) if was_warm => {
             // Perhaps memory was wrong: the next fetch replays what is stored.
             claim.warn_not_committed(report.execution_id, &error);

@@ -64,7 +64,7 @@ impl Fixture {
         };
         let handler = Arc::new(Counted(Arc::clone(&self.alive)));
         let execution = Execution::begin(handler, identity, start, HashMap::new(), 1024);
-        WarmEntry::new(execution, 1, Stamp(stamp), facts, self.graveyard.clone())
+        WarmEntry::new(Box::new(execution), 1, Stamp(stamp), facts, self.graveyard.clone())
     }
 
     /// How many executions exist once the graveyard has done its work.

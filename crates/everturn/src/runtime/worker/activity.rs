@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::super::activity_context::{ActivityContext, ActivityInvocation};
 use super::super::activity_handler::ActivityHandler;
 use super::super::lock_keeper::LockTerms;
-use super::invocation::{Ended, invoke};
+use super::invocation::{Ended, Withdrawal, invoke};
 use super::{SHORT_DELAY, Slot, report};
 use crate::client::Client;
 
@@ -80,8 +80,7 @@ impl Slot {
         // Signalled by the turn that no longer wants the activity, and by a lock that is lost.
         let withdrawn = CancellationToken::new();
         let lock = node.locks.keep(item.token.clone(), terms, withdrawn.clone());
-        let running =
-            node.running.register(&item.instance, item.execution_id, item.id, withdrawn.clone());
+        let running = node.running.register(&item.instance, item.execution_id, item.id, withdrawn.clone());
         if running.is_doubtful {
             lock.check_now();
         }
@@ -90,14 +89,21 @@ impl Slot {
         let began = Instant::now();
         let input = std::mem::take(&mut item.input);
         let grace = node.options.activity_cancellation_grace_period;
+        let tell = || report::grace_begins(self, &item, grace);
+        let withdrawal = Withdrawal { signal: &withdrawn, grace, tell: &tell };
         let ended = if withdrawn.is_cancelled() {
             Ended::Withdrawn
         } else {
-            invoke(&self.alive, handler, context, input, &withdrawn, grace).await
+            invoke(&self.alive, handler, context, input, withdrawal).await
         };
         drop(running);
         match ended {
             Ended::With(result) => self.store_outcome(&item, result, began).await,
+            Ended::Withdrawn if lock.has_run_out() => {
+                // Nobody said that the activity is unwanted. If the lock holds after all, its row must not go.
+                report::cancelled(self, &item, began.elapsed());
+                self.abandon(&item.token, Some(SHORT_DELAY), false).await;
+            }
             Ended::Withdrawn => {
                 // Its row is gone, or another worker's by now: a refusal here is what is to be expected.
                 self.acknowledge(&item.token, None).await;

@@ -1,5 +1,6 @@
 //! Running the user's function, and stopping it when it is no longer wanted.
 
+use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,8 +9,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::super::activity_context::ActivityContext;
 use super::super::activity_handler::ActivityHandler;
+use super::super::catch_panic::{caught, panic_message};
 use super::super::shutdown::SlotAlive;
-use super::catch_panic::{catch_panic, panic_text};
 
 /// How an invocation ended.
 #[derive(Debug, PartialEq, Eq)]
@@ -22,18 +23,30 @@ pub(crate) enum Ended {
     Dropped,
 }
 
+/// How an activity is told that it is no longer wanted.
+pub(crate) struct Withdrawal<'a> {
+    pub(crate) signal: &'a CancellationToken,
+    /// How long it may go on.
+    pub(crate) grace: Duration,
+    /// Called when its grace begins.
+    pub(crate) tell: &'a (dyn Fn() + Send + Sync),
+}
+
 /// Runs an activity as a task of its own, so that code that does not yield holds up nobody else.
 ///
-/// When `withdrawn` is signalled, the activity gets `grace` to end by itself, then it is aborted.
+/// When it is withdrawn, the activity gets its grace to end by itself, then it is aborted.
 pub(crate) async fn invoke(
     alive: &SlotAlive,
     handler: Arc<dyn ActivityHandler>,
     context: ActivityContext,
     input: String,
-    withdrawn: &CancellationToken,
-    grace: Duration,
+    withdrawal: Withdrawal<'_>,
 ) -> Ended {
-    let activity = async move { catch_panic(handler.invoke(context, input)).await };
+    let activity = async move {
+        caught(handler.invoke(context, input))
+            .await
+            .unwrap_or_else(|payload| Err(panic_text(payload.as_ref())))
+    };
     let mut task = AbortOnDrop(alive.spawn(activity));
     tokio::select! {
         biased;
@@ -45,14 +58,22 @@ pub(crate) async fn invoke(
                 Err(_cancelled) => Ended::Dropped,
             },
         },
-        () = withdrawn.cancelled() => {
+        () = withdrawal.signal.cancelled() => {
             // The activity's own token hangs on this one, so the code knows already.
-            if tokio::time::timeout(grace, &mut task.0).await.is_err() {
-                tracing::info!(target: "everturn::runtime", grace_ms = grace.as_millis() as u64,
-                    "cancelled activity did not end within its grace period and is aborted");
+            (withdrawal.tell)();
+            if let Err(_elapsed) = tokio::time::timeout(withdrawal.grace, &mut task.0).await {
+                tracing::debug!(target: "everturn::runtime", "cancelled activity is aborted after its grace period");
             }
             Ended::Withdrawn
         }
+    }
+}
+
+/// The failure that a panic is recorded as.
+fn panic_text(payload: &(dyn Any + Send)) -> String {
+    match panic_message(payload) {
+        Some(text) => format!("activity panicked: {text}"),
+        None => "activity panicked".to_owned(),
     }
 }
 

@@ -1,7 +1,6 @@
 //! Worker slots: fetch an activity, run it to its end, repeat.
 
 mod activity;
-mod catch_panic;
 mod invocation;
 mod report;
 pub(crate) mod running;
@@ -92,7 +91,8 @@ impl Slot {
 
     /// Takes a fetched activity to its end.
     async fn process(&self, item: WorkItem, token: String, attempt_count: u32) {
-        let WorkItem::ActivityExecute { instance, execution_id, id, name, input, session_id, tag } = item else {
+        let WorkItem::ActivityExecute { instance, execution_id, id, name, input, session_id, tag } = item
+        else {
             tracing::error!(target: "everturn::runtime::worker", worker_id = %self.worker_id,
                 kind = kind_of(&item), "the worker queue held something that is not an activity; it is removed");
             self.acknowledge(&token, None).await;
@@ -105,17 +105,8 @@ impl Slot {
                 return;
             }
         };
-        let item = ActivityItem {
-            instance,
-            execution_id,
-            id,
-            name,
-            input,
-            session_id,
-            tag,
-            token,
-            attempt_count,
-        };
+        let item =
+            ActivityItem { instance, execution_id, id, name, input, session_id, tag, token, attempt_count };
         self.process_activity(item).await;
         drop(place);
     }

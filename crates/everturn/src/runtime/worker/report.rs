@@ -45,9 +45,27 @@ pub(super) fn ended(slot: &Slot, item: &ActivityItem, result: Result<usize, &str
     count(slot, item, outcome, took);
 }
 
+/// An activity is no longer wanted and may still end by itself.
+pub(super) fn grace_begins(slot: &Slot, item: &ActivityItem, grace: Duration) {
+    line!(
+        info,
+        slot,
+        item,
+        grace_ms = grace.as_millis() as u64,
+        "Activity cancelled, waiting for its grace period"
+    );
+}
+
 /// A cancelled activity is off the queue.
 pub(super) fn cancelled(slot: &Slot, item: &ActivityItem, took: Duration) {
-    line!(debug, slot, item, outcome = "cancelled", duration_ms = took.as_millis() as u64, "Activity cancelled");
+    line!(
+        debug,
+        slot,
+        item,
+        outcome = "cancelled",
+        duration_ms = took.as_millis() as u64,
+        "Activity cancelled"
+    );
     count(slot, item, ActivityOutcome::Cancelled, took);
 }
 
@@ -75,9 +93,16 @@ pub(super) fn poisoned(slot: &Slot, item: &ActivityItem, details: &ErrorDetails)
 /// This runtime has no handler of that name.
 pub(super) fn unregistered(slot: &Slot, item: &ActivityItem, backoff: Duration) {
     let max_attempts = slot.node.options.max_attempts;
-    line!(warn, slot, item, attempt_count = item.attempt_count, max_attempts,
+    line!(
+        warn,
+        slot,
+        item,
+        attempt_count = item.attempt_count,
+        max_attempts,
         remaining_attempts = max_attempts.saturating_sub(item.attempt_count),
-        backoff_secs = backoff.as_secs_f64(), "Activity not registered, giving it back");
+        backoff_secs = backoff.as_secs_f64(),
+        "Activity not registered, giving it back"
+    );
 }
 
 fn count(slot: &Slot, item: &ActivityItem, outcome: ActivityOutcome, took: Duration) {

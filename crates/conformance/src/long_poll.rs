@@ -1,0 +1,290 @@
+//! A fetch that finds nothing waits, and wakes for work.
+//!
+//! The clock of the store stands still here unless a case moves it; the waiting itself goes by real time.
+
+use std::time::{Duration, Instant};
+
+use everturn_provider::{SessionFetchConfig, TagFilter};
+
+use crate::events;
+use crate::harness::{Harness, LOCK, PAST_LOCK, secs};
+use crate::items::{activity, activity_completed, activity_in_session, activity_tagged, signal, start};
+use crate::turn::Turn;
+use crate::waiting::keeps_waiting;
+
+cases! { $ long_poll as long_poll_cases:
+    with_zero_an_empty_fetch_returns_at_once,
+    an_empty_orchestration_fetch_waits_its_poll_timeout,
+    an_empty_work_fetch_waits_its_poll_timeout,
+    a_waiting_orchestration_fetch_wakes_on_a_new_message,
+    a_waiting_orchestration_fetch_wakes_on_a_delay_that_ends,
+    a_waiting_orchestration_fetch_wakes_on_a_lock_that_expires,
+    a_waiting_orchestration_fetch_wakes_on_an_ack_that_releases,
+    a_waiting_orchestration_fetch_wakes_on_a_completion,
+    a_waiting_orchestration_fetch_wakes_on_an_abandon,
+    a_waiting_work_fetch_wakes_on_a_new_activity,
+    a_waiting_work_fetch_wakes_on_an_orchestration_ack,
+    a_waiting_work_fetch_wakes_on_a_delay_that_ends,
+    a_waiting_work_fetch_wakes_on_a_lock_that_expires,
+    a_waiting_work_fetch_wakes_on_a_lease_that_expires,
+    a_waiting_fetch_does_not_wake_for_what_it_may_not_take,
+    ten_waiting_fetches_share_ten_activities,
+    many_waiting_fetches_take_one_message_once,
+}
+
+/// Longer than any case waits.
+const LONG: Duration = secs(40);
+
+type Turns = std::pin::Pin<Box<dyn Future<Output = String> + Send>>;
+type Works = std::pin::Pin<Box<dyn Future<Output = u64> + Send>>;
+
+/// A fetch that waits until it has an instance, and says which.
+fn waiting_fetch(h: &Harness) -> Turns {
+    let provider = h.provider();
+    Box::pin(async move {
+        let fetched = provider.fetch_orchestration_item(LOCK, LONG, None).await.unwrap();
+        fetched.expect("woken for work").0.instance
+    })
+}
+
+/// A fetch that waits until it has an activity, and says which.
+fn waiting_work_fetch(h: &Harness, owner: Option<&str>) -> Works {
+    let provider = h.provider();
+    let session =
+        owner.map(|owner| SessionFetchConfig { owner_id: owner.to_owned(), lock_timeout: secs(60) });
+    Box::pin(async move {
+        let fetch = provider.fetch_work_item(LOCK, LONG, session.as_ref(), &TagFilter::DefaultOnly);
+        crate::items::activity_id(&fetch.await.unwrap().expect("woken for work").0)
+    })
+}
+
+/// Ends long before the fetch gives up by itself.
+async fn woken<T>(fetch: impl Future<Output = T>) -> T {
+    tokio::time::timeout(secs(10), fetch).await.expect("the fetch wakes")
+}
+
+async fn with_zero_an_empty_fetch_returns_at_once(h: Harness) {
+    let mut quickest = LONG;
+    for _ in 0..3 {
+        let began = Instant::now();
+        assert!(h.fetch().await.is_none());
+        assert!(h.fetch_work().await.is_none());
+        quickest = quickest.min(began.elapsed());
+    }
+    assert!(quickest < Duration::from_millis(100), "took {quickest:?}");
+}
+
+/// Checks how long a fetch waits. The machine may be busy, so the best of three counts.
+async fn assert_waits<Fetch: Future<Output = bool>>(fetch: impl Fn(Duration) -> Fetch) {
+    let waited = Duration::from_millis(500);
+    let began = Instant::now();
+    assert!(!fetch(waited).await, "there is nothing to fetch");
+    assert!(began.elapsed() >= Duration::from_millis(490), "returned after {:?}", began.elapsed());
+    let mut overtime = LONG;
+    for _ in 0..3 {
+        let began = Instant::now();
+        assert!(!fetch(Duration::from_millis(300)).await);
+        overtime = overtime.min(began.elapsed().saturating_sub(Duration::from_millis(300)));
+        if overtime <= Duration::from_millis(200) {
+            return;
+        }
+    }
+    panic!("waited {overtime:?} too long");
+}
+
+async fn an_empty_orchestration_fetch_waits_its_poll_timeout(h: Harness) {
+    if !h.factory().fetch_waits() {
+        return;
+    }
+    let provider = &h.provider();
+    assert_waits(async |wait| provider.fetch_orchestration_item(LOCK, wait, None).await.unwrap().is_some())
+        .await;
+}
+
+async fn an_empty_work_fetch_waits_its_poll_timeout(h: Harness) {
+    if !h.factory().fetch_waits() {
+        return;
+    }
+    let provider = &h.provider();
+    assert_waits(async |wait| {
+        provider.fetch_work_item(LOCK, wait, None, &TagFilter::Any).await.unwrap().is_some()
+    })
+    .await;
+}
+
+async fn a_waiting_orchestration_fetch_wakes_on_a_new_message(h: Harness) {
+    if !h.factory().fetch_waits() {
+        return;
+    }
+    let mut fetch = waiting_fetch(&h);
+    keeps_waiting(&mut fetch).await;
+    h.send(start("i")).await;
+    assert_eq!(woken(fetch).await, "i");
+}
+
+async fn a_waiting_orchestration_fetch_wakes_on_a_delay_that_ends(h: Harness) {
+    if !h.factory().fetch_waits() {
+        return;
+    }
+    h.send_later(start("i"), secs(60)).await;
+    let mut fetch = waiting_fetch(&h);
+    keeps_waiting(&mut fetch).await;
+    h.pass(secs(30));
+    keeps_waiting(&mut fetch).await;
+    h.pass(secs(31));
+    assert_eq!(woken(fetch).await, "i");
+}
+
+async fn a_waiting_orchestration_fetch_wakes_on_a_lock_that_expires(h: Harness) {
+    if !h.factory().fetch_waits() {
+        return;
+    }
+    h.send(start("i")).await;
+    h.fetched().await;
+    let mut fetch = waiting_fetch(&h);
+    keeps_waiting(&mut fetch).await;
+    h.pass(PAST_LOCK);
+    assert_eq!(woken(fetch).await, "i");
+}
+
+async fn a_waiting_orchestration_fetch_wakes_on_an_ack_that_releases(h: Harness) {
+    if !h.factory().fetch_waits() {
+        return;
+    }
+    h.send(start("i")).await;
+    let fetched = h.fetched().await;
+    h.send(signal("i", "under lock")).await;
+    let mut fetch = waiting_fetch(&h);
+    keeps_waiting(&mut fetch).await;
+    Turn::beginning("i", 1).ack(&*h, &fetched.token).await.unwrap();
+    assert_eq!(woken(fetch).await, "i");
+}
+
+async fn a_waiting_orchestration_fetch_wakes_on_a_completion(h: Harness) {
+    if !h.factory().fetch_waits() {
+        return;
+    }
+    h.begin("i", Turn::beginning("i", 1).activity(activity("i", 2))).await;
+    let work = h.fetched_work().await;
+    let mut fetch = waiting_fetch(&h);
+    keeps_waiting(&mut fetch).await;
+    h.ack_work_item(&work.token, Some(activity_completed("i", 2))).await.unwrap();
+    assert_eq!(woken(fetch).await, "i");
+}
+
+async fn a_waiting_orchestration_fetch_wakes_on_an_abandon(h: Harness) {
+    if !h.factory().fetch_waits() {
+        return;
+    }
+    h.send(start("i")).await;
+    let fetched = h.fetched().await;
+    let mut fetch = waiting_fetch(&h);
+    keeps_waiting(&mut fetch).await;
+    h.abandon_orchestration_item(&fetched.token, None, true).await.unwrap();
+    assert_eq!(woken(fetch).await, "i");
+}
+
+async fn a_waiting_work_fetch_wakes_on_a_new_activity(h: Harness) {
+    if !h.factory().fetch_waits() {
+        return;
+    }
+    let mut fetch = waiting_work_fetch(&h, None);
+    keeps_waiting(&mut fetch).await;
+    h.queue(activity("i", 7)).await;
+    assert_eq!(woken(fetch).await, 7);
+}
+
+async fn a_waiting_work_fetch_wakes_on_an_orchestration_ack(h: Harness) {
+    if !h.factory().fetch_waits() {
+        return;
+    }
+    let mut fetch = waiting_work_fetch(&h, None);
+    keeps_waiting(&mut fetch).await;
+    h.begin("i", Turn::beginning("i", 1).event(7, events::scheduled()).activity(activity("i", 7))).await;
+    assert_eq!(woken(fetch).await, 7);
+}
+
+async fn a_waiting_work_fetch_wakes_on_a_delay_that_ends(h: Harness) {
+    if !h.factory().fetch_waits() {
+        return;
+    }
+    h.queue(activity("i", 7)).await;
+    let work = h.fetched_work().await;
+    h.abandon_work_item(&work.token, Some(secs(60)), false).await.unwrap();
+    let mut fetch = waiting_work_fetch(&h, None);
+    keeps_waiting(&mut fetch).await;
+    h.pass(secs(61));
+    assert_eq!(woken(fetch).await, 7);
+}
+
+async fn a_waiting_work_fetch_wakes_on_a_lock_that_expires(h: Harness) {
+    if !h.factory().fetch_waits() {
+        return;
+    }
+    h.queue(activity("i", 7)).await;
+    h.fetched_work().await;
+    let mut fetch = waiting_work_fetch(&h, None);
+    keeps_waiting(&mut fetch).await;
+    h.pass(PAST_LOCK);
+    assert_eq!(woken(fetch).await, 7);
+}
+
+async fn a_waiting_work_fetch_wakes_on_a_lease_that_expires(h: Harness) {
+    if !h.factory().fetch_waits() {
+        return;
+    }
+    h.queue(activity_in_session("i", 1, "s")).await;
+    h.queue(activity_in_session("i", 2, "s")).await;
+    h.fetch_work_as("a", secs(10)).await.unwrap();
+    let mut fetch = waiting_work_fetch(&h, Some("b"));
+    keeps_waiting(&mut fetch).await;
+    h.pass(secs(11));
+    assert_eq!(woken(fetch).await, 2);
+}
+
+async fn a_waiting_fetch_does_not_wake_for_what_it_may_not_take(h: Harness) {
+    if !h.factory().fetch_waits() {
+        return;
+    }
+    let mut fetch = waiting_work_fetch(&h, None);
+    keeps_waiting(&mut fetch).await;
+    h.queue(activity_tagged("i", 1, "gpu")).await;
+    h.queue(activity_in_session("i", 2, "s")).await;
+    keeps_waiting(&mut fetch).await;
+    h.queue(activity("i", 3)).await;
+    assert_eq!(woken(fetch).await, 3);
+}
+
+async fn ten_waiting_fetches_share_ten_activities(h: Harness) {
+    if !h.factory().fetch_waits() {
+        return;
+    }
+    let fetches: Vec<_> = (0..10).map(|_| tokio::spawn(waiting_work_fetch(&h, None))).collect();
+    for id in 0..10 {
+        h.queue(activity("i", id)).await;
+    }
+    let mut ids = Vec::new();
+    for fetch in fetches {
+        ids.push(woken(fetch).await.unwrap());
+    }
+    ids.sort_unstable();
+    assert_eq!(ids, (0..10).collect::<Vec<_>>());
+}
+
+async fn many_waiting_fetches_take_one_message_once(h: Harness) {
+    if !h.factory().fetch_waits() {
+        return;
+    }
+    let mut fetches: Vec<_> = (0..5).map(|_| waiting_fetch(&h)).collect();
+    for fetch in &mut fetches {
+        keeps_waiting(fetch).await;
+    }
+    h.send(start("i")).await;
+    let mut winners = 0;
+    for mut fetch in fetches {
+        winners += usize::from(tokio::time::timeout(Duration::from_millis(300), &mut fetch).await.is_ok());
+    }
+    assert_eq!(winners, 1);
+    h.pass(PAST_LOCK);
+    assert!(h.fetched_in_time().await.attempts >= 2);
+}

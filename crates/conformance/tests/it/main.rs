@@ -1,0 +1,5 @@
+//! The suite notices what it is there to notice: a provider with one fault fails a case.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, missing_docs)]
+
+mod faulty;
+mod noticed;

@@ -1,0 +1,183 @@
+//! Contract 01 §14: payloads above the provider's limit.
+
+use everturn_core::limits::payload_too_large;
+use everturn_core::turn::{Turn, TurnOutcome};
+use everturn_core::{ErrorDetails, EventKind, OrchestrationContext};
+
+use crate::stage::{Stage, done, sent, told};
+
+const MAX: usize = 10;
+const REFUSAL: &str = "Payload size (11 bytes) exceeds limit (10 bytes)";
+
+fn broken() -> TurnOutcome {
+    TurnOutcome::Failed { details: ErrorDetails::orchestration_failed(REFUSAL) }
+}
+
+fn fails_like_a_limit(turn: &Turn) {
+    assert_eq!(turn.outcome, broken());
+    assert_eq!(told(&turn.history_delta), ["1 started".to_owned(), format!("2 failed {REFUSAL}")]);
+    assert!(sent(turn).is_empty());
+}
+
+#[test]
+fn text_is_that_of_the_contract() {
+    assert_eq!(payload_too_large(11, 10), REFUSAL);
+}
+
+#[test]
+fn payload_as_long_as_the_limit_is_fine_everywhere() {
+    let mut stage = Stage::new(|ctx, _| async move {
+        let equal = "x".repeat(MAX);
+        ctx.set_kv_value("k", equal.clone());
+        ctx.set_custom_status(equal.clone());
+        ctx.schedule_orchestration("D", "d", equal.clone());
+        let child = ctx.schedule_sub_orchestration("C", equal.clone());
+        let activity = ctx.schedule_activity("A", equal.clone());
+        ctx.select2(activity, child).await;
+        Ok(equal)
+    })
+    .payload_max(MAX);
+    assert_eq!(stage.turn([]).outcome, TurnOutcome::Continue);
+    assert_eq!(stage.turn([done(6, "")]).outcome, TurnOutcome::Completed { output: "x".repeat(MAX) });
+}
+
+#[test]
+fn size_is_counted_in_utf8_bytes() {
+    let mut stage = Stage::new(|_, _| async move { Ok("ä".repeat(6)) }).payload_max(MAX);
+    let text = "Payload size (12 bytes) exceeds limit (10 bytes)";
+    assert_eq!(
+        stage.turn([]).outcome,
+        TurnOutcome::Failed { details: ErrorDetails::orchestration_failed(text) }
+    );
+}
+
+#[test]
+fn activity_above_the_limit_fails_in_history_and_is_not_dispatched() {
+    let mut stage = Stage::new(|ctx, _| async move {
+        let error = ctx.schedule_activity("A", "x".repeat(MAX + 1)).await.unwrap_err();
+        assert_eq!(error, REFUSAL);
+        ctx.schedule_activity("B", "small").await
+    })
+    .payload_max(MAX);
+    let turn = stage.turn([]);
+    assert_eq!(
+        told(&turn.history_delta),
+        [
+            "1 started".to_owned(),
+            "2 activity A ".to_owned(),
+            format!("3<2 broke {REFUSAL}"),
+            "4 activity B small".to_owned()
+        ]
+    );
+    assert_eq!(
+        turn.history_delta[2].kind,
+        EventKind::ActivityFailed { details: ErrorDetails::activity_failed(REFUSAL) }
+    );
+    assert_eq!(sent(&turn), ["run 4 B small"]);
+    assert_eq!(stage.turn([done(4, "ok")]).outcome, TurnOutcome::Completed { output: "ok".into() });
+}
+
+#[test]
+fn child_above_the_limit_fails_in_history_and_is_not_started() {
+    let mut stage = Stage::new(|ctx, _| async move {
+        let error = ctx.schedule_sub_orchestration("C", "x".repeat(MAX + 1)).await.unwrap_err();
+        assert_eq!(error, REFUSAL);
+        ctx.schedule_activity("B", "small").await
+    })
+    .payload_max(MAX);
+    let turn = stage.turn([]);
+    assert_eq!(
+        turn.history_delta[2].kind,
+        EventKind::SubOrchestrationFailed { details: ErrorDetails::orchestration_failed(REFUSAL) }
+    );
+    assert_eq!(told(&turn.history_delta)[1], "2 child C sub::2 ");
+    assert_eq!(sent(&turn), ["run 4 B small"]);
+    assert_eq!(stage.turn([done(4, "ok")]).outcome, TurnOutcome::Completed { output: "ok".into() });
+}
+
+#[test]
+fn refused_call_stands_directly_before_its_failure_even_among_others() {
+    let mut stage = Stage::new(|ctx, _| async move {
+        let calls = ["a".to_owned(), "x".repeat(MAX + 1), "b".to_owned()];
+        let calls = calls.into_iter().map(|input| ctx.schedule_activity("A", input)).collect();
+        let results = ctx.join(calls).await;
+        Ok(results.iter().filter(|result| result.is_ok()).count().to_string())
+    })
+    .payload_max(MAX);
+    let turn = stage.turn([]);
+    assert_eq!(
+        told(&turn.history_delta)[1..],
+        [
+            "2 activity A a".to_owned(),
+            "3 activity A ".to_owned(),
+            format!("4<3 broke {REFUSAL}"),
+            "5 activity A b".to_owned()
+        ]
+    );
+    let outcome = stage.turn([done(2, ""), done(5, "")]).outcome;
+    assert_eq!(outcome, TurnOutcome::Completed { output: "2".into() });
+}
+
+#[test]
+fn replay_of_a_refused_call_never_asks_for_the_limit() {
+    let mut stage = Stage::new(|ctx, _| async move {
+        let refused = ctx.schedule_activity("A", "x".repeat(MAX + 1)).await;
+        ctx.schedule_activity("B", format!("{}", refused.is_err())).await
+    })
+    .payload_max(MAX);
+    stage.turn([]);
+    stage.change_payload_max(1000);
+    assert_eq!(stage.turn([done(4, "ok")]).outcome, TurnOutcome::Completed { output: "ok".into() });
+}
+
+#[test]
+fn replay_does_not_refuse_what_was_accepted_under_a_larger_limit() {
+    let mut stage = Stage::new(|ctx, _| async move {
+        ctx.set_kv_value("k", "x".repeat(MAX + 1));
+        ctx.schedule_activity("A", "x".repeat(MAX + 1)).await
+    });
+    stage.turn([]);
+    stage.change_payload_max(MAX);
+    assert_eq!(stage.turn([done(3, "ok")]).outcome, TurnOutcome::Completed { output: "ok".into() });
+}
+
+#[test]
+fn refused_call_is_still_compared_by_name() {
+    let code = |name: &'static str| {
+        move |ctx: OrchestrationContext, _| async move {
+            ctx.schedule_activity(name, "x".repeat(MAX + 1)).await.unwrap_err();
+            Ok(ctx.schedule_wait("w").await)
+        }
+    };
+    let mut stage = Stage::new(code("A")).payload_max(MAX);
+    stage.turn([]);
+    stage.deploy(code("B"));
+    let TurnOutcome::Failed { details } = stage.turn([]).outcome else { panic!() };
+    assert_eq!(details.category(), "configuration");
+}
+
+#[test]
+fn calls_without_a_result_fail_the_instance() {
+    let calls: [fn(&OrchestrationContext); 3] = [
+        |ctx| ctx.schedule_orchestration("D", "d", "x".repeat(MAX + 1)),
+        |ctx| ctx.set_kv_value("k", "x".repeat(MAX + 1)),
+        |ctx| ctx.set_custom_status("x".repeat(MAX + 1)),
+    ];
+    for call in calls {
+        let mut stage = Stage::new(move |ctx, _| async move {
+            call(&ctx);
+            Ok(ctx.schedule_wait("w").await)
+        })
+        .payload_max(MAX);
+        fails_like_a_limit(&stage.turn([]));
+    }
+}
+
+#[test]
+fn continue_as_new_input_output_and_error_text_fail_the_instance() {
+    let mut stage =
+        Stage::new(|ctx, _| async move { ctx.continue_as_new("x".repeat(MAX + 1)).await }).payload_max(MAX);
+    fails_like_a_limit(&stage.turn([]));
+    fails_like_a_limit(&Stage::new(|_, _| async move { Ok("x".repeat(MAX + 1)) }).payload_max(MAX).turn([]));
+    fails_like_a_limit(&Stage::new(|_, _| async move { Err("x".repeat(MAX + 1)) }).payload_max(MAX).turn([]));
+}

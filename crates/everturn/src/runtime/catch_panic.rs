@@ -1,0 +1,38 @@
+//! Turning a panic inside a future into a value.
+
+use std::any::Any;
+use std::future::{Future, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::task::Poll;
+
+/// Runs a future; a panic in it becomes an error, and what it held is dropped.
+pub(crate) async fn caught<T>(future: impl Future<Output = T>) -> Result<T, Box<dyn Any + Send>> {
+    let mut future = pin!(future);
+    poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
+        Ok(poll) => poll.map(Ok),
+        Err(payload) => Poll::Ready(Err(payload)),
+    })
+    .await
+}
+
+/// The text of a panic, if it has one.
+pub(crate) fn panic_message(payload: &(dyn Any + Send)) -> Option<&str> {
+    payload.downcast_ref::<&str>().copied().or_else(|| payload.downcast_ref::<String>().map(String::as_str))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_panic_becomes_an_error_with_its_text() {
+        let with_str = caught::<()>(async { panic!("boom") }).await.unwrap_err();
+        assert_eq!(panic_message(with_str.as_ref()), Some("boom"));
+        let with_string = caught::<()>(async { panic!("boom {}", 2) }).await.unwrap_err();
+        assert_eq!(panic_message(with_string.as_ref()), Some("boom 2"));
+        let with_other = caught::<()>(async { std::panic::panic_any(7) }).await.unwrap_err();
+        assert_eq!(panic_message(with_other.as_ref()), None);
+        assert_eq!(caught(async { 3 }).await.unwrap(), 3);
+    }
+}

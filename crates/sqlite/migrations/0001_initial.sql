@@ -1,0 +1,153 @@
+-- One row for every instance that exists or has messages waiting.
+--
+-- The instance exists once `created_at_ms` is set: the first ack that names its orchestration does that. Before, the row
+-- only holds the lock and the place of its messages in the queue.
+CREATE TABLE instances (
+    instance_key INTEGER PRIMARY KEY,
+    instance_id TEXT NOT NULL UNIQUE,
+    orchestration_name TEXT,
+    orchestration_version TEXT,
+    current_execution_id INTEGER CHECK (current_execution_id >= 1),
+    parent_instance_id TEXT,
+    created_at_ms INTEGER,
+    updated_at_ms INTEGER,
+    custom_status TEXT,
+    custom_status_version INTEGER NOT NULL DEFAULT 0 CHECK (custom_status_version >= 0),
+    -- The random value the last commit left: what a copy in memory is compared with.
+    turn_stamp INTEGER,
+    -- Whether its messages can be handed out without a start among them: it exists, or its history has a start.
+    startable INTEGER NOT NULL DEFAULT 0 CHECK (startable IN (0, 1)),
+    -- Its oldest visible message, if the instance may be handed out.
+    ready_seq INTEGER,
+    -- Its visible messages are queue messages only, and no start is queued: they go with the next fetch.
+    orphaned INTEGER NOT NULL DEFAULT 0 CHECK (orphaned IN (0, 1)),
+    lock_token TEXT,
+    locked_until_ms INTEGER,
+    lock_ms INTEGER,
+    CHECK ((created_at_ms IS NULL) = (orchestration_name IS NULL)),
+    CHECK ((created_at_ms IS NULL) = (orchestration_version IS NULL)),
+    CHECK ((created_at_ms IS NULL) = (current_execution_id IS NULL)),
+    CHECK ((lock_token IS NULL) = (locked_until_ms IS NULL)),
+    CHECK ((lock_token IS NULL) = (lock_ms IS NULL))
+) STRICT;
+
+CREATE INDEX instances_ready ON instances (ready_seq) WHERE ready_seq IS NOT NULL;
+CREATE INDEX instances_orphaned ON instances (orphaned) WHERE orphaned = 1;
+-- A lock that has expired leaves this index: its instance is ready, or the lock is cleared.
+CREATE INDEX instances_locked ON instances (locked_until_ms) WHERE lock_token IS NOT NULL AND ready_seq IS NULL;
+CREATE INDEX instances_by_creation ON instances (created_at_ms) WHERE created_at_ms IS NOT NULL;
+CREATE INDEX instances_by_parent ON instances (parent_instance_id) WHERE parent_instance_id IS NOT NULL;
+
+CREATE TABLE executions (
+    instance_key INTEGER NOT NULL,
+    execution_id INTEGER NOT NULL CHECK (execution_id >= 1),
+    status TEXT NOT NULL CHECK (status IN ('Running', 'Completed', 'Failed', 'ContinuedAsNew')),
+    output TEXT,
+    started_at_ms INTEGER NOT NULL,
+    completed_at_ms INTEGER,
+    pinned_engine_version TEXT,
+    event_count INTEGER NOT NULL DEFAULT 0 CHECK (event_count >= 0),
+    event_bytes INTEGER NOT NULL DEFAULT 0 CHECK (event_bytes >= 0),
+    -- Queue messages that the start event carried in.
+    carried_count INTEGER NOT NULL DEFAULT 0 CHECK (carried_count >= 0),
+    -- The start event, and the last event that completed or failed the orchestration.
+    start_event_id INTEGER,
+    outcome_event_id INTEGER,
+    PRIMARY KEY (instance_key, execution_id),
+    CHECK ((status = 'Running') = (completed_at_ms IS NULL))
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE history (
+    instance_key INTEGER NOT NULL,
+    execution_id INTEGER NOT NULL,
+    event_id INTEGER NOT NULL CHECK (event_id >= 1),
+    event_data TEXT NOT NULL,
+    PRIMARY KEY (instance_key, execution_id, event_id)
+) STRICT, WITHOUT ROWID;
+
+-- Messages to instances, oldest first. `visible_at_ms` is 0 once a message is visible: a clock set back hides nothing.
+CREATE TABLE orchestrator_queue (
+    seq INTEGER PRIMARY KEY,
+    instance_key INTEGER NOT NULL,
+    kind TEXT NOT NULL,
+    is_start INTEGER NOT NULL CHECK (is_start IN (0, 1)),
+    visible_at_ms INTEGER NOT NULL CHECK (visible_at_ms >= 0),
+    -- Whether the holder of the instance's lock has it.
+    tagged INTEGER NOT NULL DEFAULT 0 CHECK (tagged IN (0, 1)),
+    attempt_count INTEGER NOT NULL DEFAULT 0 CHECK (attempt_count >= 0),
+    work_item TEXT NOT NULL,
+    CHECK (tagged = 0 OR visible_at_ms = 0)
+) STRICT;
+
+CREATE INDEX orchestrator_queue_by_instance ON orchestrator_queue (instance_key, visible_at_ms);
+CREATE INDEX orchestrator_queue_delayed ON orchestrator_queue (visible_at_ms) WHERE visible_at_ms > 0;
+CREATE INDEX orchestrator_queue_starts ON orchestrator_queue (instance_key) WHERE is_start = 1;
+
+-- Activities to run, oldest first. `ready` says that nobody holds the row and that it is visible; a lock that has
+-- expired stays in its row until somebody takes the row over.
+CREATE TABLE worker_queue (
+    seq INTEGER PRIMARY KEY,
+    instance_id TEXT NOT NULL,
+    execution_id INTEGER NOT NULL,
+    activity_id INTEGER NOT NULL,
+    session_id TEXT,
+    tag TEXT,
+    visible_at_ms INTEGER NOT NULL DEFAULT 0 CHECK (visible_at_ms >= 0),
+    ready INTEGER NOT NULL DEFAULT 1 CHECK (ready IN (0, 1)),
+    attempt_count INTEGER NOT NULL DEFAULT 0 CHECK (attempt_count >= 0),
+    lock_token TEXT,
+    locked_until_ms INTEGER,
+    lock_ms INTEGER,
+    work_item TEXT NOT NULL,
+    CHECK ((lock_token IS NULL) = (locked_until_ms IS NULL)),
+    CHECK ((lock_token IS NULL) = (lock_ms IS NULL)),
+    CHECK (ready = 0 OR visible_at_ms = 0),
+    CHECK (ready = 1 OR visible_at_ms > 0 OR lock_token IS NOT NULL)
+) STRICT;
+
+CREATE INDEX worker_queue_ready ON worker_queue (tag) WHERE ready = 1 AND session_id IS NULL;
+CREATE INDEX worker_queue_session_ready ON worker_queue (ready) WHERE ready = 1 AND session_id IS NOT NULL;
+CREATE INDEX worker_queue_by_session ON worker_queue (session_id) WHERE session_id IS NOT NULL;
+CREATE INDEX worker_queue_by_activity ON worker_queue (instance_id, execution_id, activity_id);
+CREATE INDEX worker_queue_locked ON worker_queue (locked_until_ms) WHERE lock_token IS NOT NULL AND ready = 0;
+CREATE INDEX worker_queue_delayed ON worker_queue (visible_at_ms) WHERE visible_at_ms > 0;
+
+-- Which worker owns a session, and until when.
+CREATE TABLE sessions (
+    session_id TEXT PRIMARY KEY,
+    owner_id TEXT NOT NULL,
+    lease_until_ms INTEGER NOT NULL,
+    active_at_ms INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX sessions_by_lease ON sessions (lease_until_ms);
+CREATE INDEX sessions_by_owner ON sessions (owner_id);
+
+-- The key-value store as completed executions left it, and what the current execution wrote over it. A missing value
+-- in the delta is a cleared key.
+CREATE TABLE kv_base (
+    instance_key INTEGER NOT NULL,
+    key TEXT NOT NULL,
+    value TEXT NOT NULL,
+    last_updated_at_ms INTEGER NOT NULL,
+    PRIMARY KEY (instance_key, key)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE kv_delta (
+    instance_key INTEGER NOT NULL,
+    key TEXT NOT NULL,
+    value TEXT,
+    last_updated_at_ms INTEGER NOT NULL,
+    PRIMARY KEY (instance_key, key)
+) STRICT, WITHOUT ROWID;
+
+-- Worker rows that nobody can be told about, kept for whoever repairs them.
+CREATE TABLE set_aside (
+    set_aside_key INTEGER PRIMARY KEY,
+    set_aside_at_ms INTEGER NOT NULL,
+    reason TEXT NOT NULL,
+    instance_id TEXT,
+    execution_id INTEGER,
+    activity_id INTEGER,
+    work_item TEXT
+) STRICT;

@@ -1,0 +1,258 @@
+//! The management side: looking at instances as a whole.
+
+use async_trait::async_trait;
+use everturn_core::Event;
+use everturn_provider::management::{
+    DeleteInstanceResult, ExecutionInfo, InstanceFilter, InstanceInfo, PruneOptions, PruneResult, QueueDepths,
+    SystemMetrics,
+};
+use everturn_provider::{ProviderAdmin, ProviderError};
+use rusqlite::{OptionalExtension, Row, params};
+
+use crate::delete::{self, DeleteBulk, DeleteInstances};
+use crate::history::stored_id;
+use crate::moment::unsigned;
+use crate::provider::SqliteProvider;
+use crate::prune::{PruneBulk, PruneExecutions};
+use crate::read;
+
+const LIST: &str = "SELECT instance_id FROM instances WHERE created_at_ms IS NOT NULL \
+     ORDER BY created_at_ms DESC, instance_id";
+const LIST_BY_STATUS: &str = "SELECT i.instance_id FROM instances AS i JOIN executions AS e \
+     ON e.instance_key = i.instance_key AND e.execution_id = i.current_execution_id \
+     WHERE i.created_at_ms IS NOT NULL AND e.status = ?1 ORDER BY i.created_at_ms DESC, i.instance_id";
+const LIST_EXECUTIONS: &str = "SELECT e.execution_id FROM instances AS i JOIN executions AS e \
+     ON e.instance_key = i.instance_key WHERE i.instance_id = ?1 ORDER BY e.execution_id";
+const INSTANCE_INFO: &str = "SELECT i.instance_id, i.orchestration_name, i.orchestration_version, \
+     i.current_execution_id, coalesce(e.status, 'Running'), e.output, i.created_at_ms, i.updated_at_ms, \
+     i.parent_instance_id FROM instances AS i LEFT JOIN executions AS e \
+     ON e.instance_key = i.instance_key AND e.execution_id = i.current_execution_id \
+     WHERE i.instance_id = ?1 AND i.created_at_ms IS NOT NULL";
+const EXECUTION_INFO: &str = "SELECT e.execution_id, e.status, e.output, e.started_at_ms, e.completed_at_ms, \
+     e.event_count FROM instances AS i JOIN executions AS e ON e.instance_key = i.instance_key \
+     WHERE i.instance_id = ?1 AND e.execution_id = ?2";
+const INSTANCE_TOTALS: &str = "SELECT count(*), coalesce(sum(e.status = 'Running'), 0), \
+     coalesce(sum(e.status = 'Completed'), 0), coalesce(sum(e.status = 'Failed'), 0) \
+     FROM instances AS i LEFT JOIN executions AS e \
+     ON e.instance_key = i.instance_key AND e.execution_id = i.current_execution_id WHERE i.created_at_ms IS NOT NULL";
+const EXECUTION_TOTALS: &str = "SELECT count(*), coalesce(sum(event_count), 0) FROM executions";
+const MESSAGE_DEPTH: &str = "SELECT count(*) FROM orchestrator_queue AS q JOIN instances AS i \
+     ON i.instance_key = q.instance_key WHERE q.tagged = 0 OR i.locked_until_ms <= ?1";
+const ACTIVITY_DEPTH: &str = "SELECT count(*) FROM worker_queue WHERE lock_token IS NULL OR locked_until_ms <= ?1";
+const PARENT: &str = "SELECT parent_instance_id FROM instances WHERE instance_id = ?1 AND created_at_ms IS NOT NULL";
+
+#[async_trait]
+impl ProviderAdmin for SqliteProvider {
+    async fn list_instances(&self) -> Result<Vec<String>, ProviderError> {
+        self.read_with("list_instances", |conn| {
+            conn.prepare_cached(LIST)?.query_map([], |row| row.get(0))?.collect()
+        })
+        .await
+    }
+
+    async fn list_instances_by_status(&self, status: &str) -> Result<Vec<String>, ProviderError> {
+        let status = status.to_owned();
+        self.read_with("list_instances_by_status", move |conn| {
+            conn.prepare_cached(LIST_BY_STATUS)?.query_map([status], |row| row.get(0))?.collect()
+        })
+        .await
+    }
+
+    async fn list_executions(&self, instance: &str) -> Result<Vec<u64>, ProviderError> {
+        let instance = instance.to_owned();
+        self.read_with("list_executions", move |conn| {
+            conn.prepare_cached(LIST_EXECUTIONS)?
+                .query_map([instance], |row| Ok(unsigned(row.get(0)?)))?
+                .collect()
+        })
+        .await
+    }
+
+    async fn read_history_with_execution_id(
+        &self,
+        instance: &str,
+        execution_id: u64,
+    ) -> Result<Vec<Event>, ProviderError> {
+        read::history_of(self, instance, execution_id).await
+    }
+
+    async fn read_history(&self, instance: &str) -> Result<Vec<Event>, ProviderError> {
+        read::latest_history(self, instance).await
+    }
+
+    async fn latest_execution_id(&self, instance: &str) -> Result<u64, ProviderError> {
+        let instance = instance.to_owned();
+        let found = self.read_with("latest_execution_id", move |conn| read::latest(conn, &instance)).await?;
+        Ok(found.map_or(1, |(_, execution_id)| unsigned(execution_id)))
+    }
+
+    async fn get_instance_info(&self, instance: &str) -> Result<InstanceInfo, ProviderError> {
+        let id = instance.to_owned();
+        let found = self
+            .read_with("get_instance_info", move |conn| {
+                conn.prepare_cached(INSTANCE_INFO)?.query_row([id], instance_info).optional()
+            })
+            .await?;
+        found.ok_or_else(|| not_found("get_instance_info", instance))
+    }
+
+    async fn get_execution_info(
+        &self,
+        instance: &str,
+        execution_id: u64,
+    ) -> Result<ExecutionInfo, ProviderError> {
+        let missing = || {
+            let message = format!("execution {execution_id} of instance {instance} not found");
+            ProviderError::not_found("get_execution_info", message)
+        };
+        let stored = stored_id("get_execution_info", "execution id", execution_id).map_err(|_| missing())?;
+        let id = instance.to_owned();
+        let found = self
+            .read_with("get_execution_info", move |conn| {
+                conn.prepare_cached(EXECUTION_INFO)?.query_row(params![id, stored], execution_info).optional()
+            })
+            .await?;
+        found.ok_or_else(missing)
+    }
+
+    async fn get_system_metrics(&self) -> Result<SystemMetrics, ProviderError> {
+        self.read_with("get_system_metrics", |conn| {
+            let mut metrics = SystemMetrics::default();
+            conn.prepare_cached(INSTANCE_TOTALS)?.query_row([], |row| {
+                metrics.total_instances = unsigned(row.get(0)?);
+                metrics.running_instances = unsigned(row.get(1)?);
+                metrics.completed_instances = unsigned(row.get(2)?);
+                metrics.failed_instances = unsigned(row.get(3)?);
+                Ok(())
+            })?;
+            conn.prepare_cached(EXECUTION_TOTALS)?.query_row([], |row| {
+                metrics.total_executions = unsigned(row.get(0)?);
+                metrics.total_events = unsigned(row.get(1)?);
+                Ok(())
+            })?;
+            Ok(metrics)
+        })
+        .await
+    }
+
+    async fn get_queue_depths(&self) -> Result<QueueDepths, ProviderError> {
+        let now_ms = self.now().wall_ms;
+        self.read_with("get_queue_depths", move |conn| {
+            let count = |sql: &str| {
+                conn.prepare_cached(sql)?.query_row([now_ms], |row| {
+                    Ok(usize::try_from(unsigned(row.get(0)?)).unwrap_or(usize::MAX))
+                })
+            };
+            Ok(QueueDepths {
+                orchestrator_queue: count(MESSAGE_DEPTH)?,
+                worker_queue: count(ACTIVITY_DEPTH)?,
+                timer_queue: 0,
+            })
+        })
+        .await
+    }
+
+    async fn list_children(&self, instance_id: &str) -> Result<Vec<String>, ProviderError> {
+        let instance_id = instance_id.to_owned();
+        self.read_with("list_children", move |conn| delete::children(conn, &instance_id)).await
+    }
+
+    async fn get_parent_id(&self, instance_id: &str) -> Result<Option<String>, ProviderError> {
+        let id = instance_id.to_owned();
+        let found: Option<Option<String>> = self
+            .read_with("get_parent_id", move |conn| {
+                conn.prepare_cached(PARENT)?.query_row([id], |row| row.get(0)).optional()
+            })
+            .await?;
+        found.ok_or_else(|| not_found("get_parent_id", instance_id))
+    }
+
+    async fn delete_instances_atomic(
+        &self,
+        ids: &[String],
+        force: bool,
+    ) -> Result<DeleteInstanceResult, ProviderError> {
+        let deleted = self.call(DeleteInstances { ids: ids.to_vec(), force }).await?;
+        log_deleted(&deleted);
+        Ok(deleted)
+    }
+
+    async fn delete_instance_bulk(
+        &self,
+        filter: InstanceFilter,
+    ) -> Result<DeleteInstanceResult, ProviderError> {
+        let deleted = self.call(DeleteBulk { filter }).await?;
+        log_deleted(&deleted);
+        Ok(deleted)
+    }
+
+    async fn prune_executions(
+        &self,
+        instance_id: &str,
+        options: PruneOptions,
+    ) -> Result<PruneResult, ProviderError> {
+        let pruned = self.call(PruneExecutions { instance_id: instance_id.to_owned(), options }).await?;
+        log_pruned(&pruned);
+        Ok(pruned)
+    }
+
+    async fn prune_executions_bulk(
+        &self,
+        filter: InstanceFilter,
+        options: PruneOptions,
+    ) -> Result<PruneResult, ProviderError> {
+        let pruned = self.call(PruneBulk { filter, options }).await?;
+        log_pruned(&pruned);
+        Ok(pruned)
+    }
+}
+
+fn not_found(operation: &str, instance: &str) -> ProviderError {
+    ProviderError::not_found(operation, format!("instance {instance} not found"))
+}
+
+fn instance_info(row: &Row<'_>) -> rusqlite::Result<InstanceInfo> {
+    Ok(InstanceInfo {
+        instance_id: row.get(0)?,
+        orchestration_name: row.get(1)?,
+        orchestration_version: row.get(2)?,
+        current_execution_id: unsigned(row.get(3)?),
+        status: row.get(4)?,
+        output: row.get(5)?,
+        created_at: unsigned(row.get(6)?),
+        updated_at: unsigned(row.get::<_, Option<i64>>(7)?.unwrap_or(0)),
+        parent_instance_id: row.get(8)?,
+    })
+}
+
+fn execution_info(row: &Row<'_>) -> rusqlite::Result<ExecutionInfo> {
+    Ok(ExecutionInfo {
+        execution_id: unsigned(row.get(0)?),
+        status: row.get(1)?,
+        output: row.get(2)?,
+        started_at: unsigned(row.get(3)?),
+        completed_at: row.get::<_, Option<i64>>(4)?.map(unsigned),
+        event_count: usize::try_from(unsigned(row.get(5)?)).unwrap_or(usize::MAX),
+    })
+}
+
+fn log_deleted(deleted: &DeleteInstanceResult) {
+    tracing::info!(
+        target: "everturn::providers::sqlite",
+        instances = deleted.instances_deleted,
+        executions = deleted.executions_deleted,
+        events = deleted.events_deleted,
+        queue_messages = deleted.queue_messages_deleted,
+        "instances deleted"
+    );
+}
+
+fn log_pruned(pruned: &PruneResult) {
+    tracing::info!(
+        target: "everturn::providers::sqlite",
+        instances = pruned.instances_processed,
+        executions = pruned.executions_deleted,
+        events = pruned.events_deleted,
+        "executions pruned"
+    );
+}

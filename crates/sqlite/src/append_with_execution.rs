@@ -1,0 +1,67 @@
+//! `append_with_execution`: events without a turn, for tests and tools.
+
+use everturn_core::Event;
+use everturn_provider::ProviderError;
+use rusqlite::{OptionalExtension, params};
+
+use crate::history::{self, Delta, stored_id};
+use crate::inbox;
+use crate::operation::{Failure, Order, Scope, Verb};
+
+/// Appends events to an execution.
+pub(crate) struct Append {
+    instance_id: String,
+    execution_id: i64,
+    delta: Delta,
+}
+
+impl Append {
+    pub(crate) fn encode(instance: &str, execution_id: u64, events: &[Event]) -> Result<Self, ProviderError> {
+        Ok(Self {
+            instance_id: instance.to_owned(),
+            execution_id: stored_id(Self::NAME, "execution id", execution_id)?,
+            delta: Delta::encode(Self::NAME, events)?,
+        })
+    }
+}
+
+const SELECT_KEY: &str = "SELECT instance_key FROM instances WHERE instance_id = ?1";
+const INSERT_ROW: &str = "INSERT INTO instances (instance_id) VALUES (?1)";
+// What is in memory was not built on these events.
+const NOTE_APPENDED: &str =
+    "UPDATE instances SET turn_stamp = ?2, startable = startable OR ?3 WHERE instance_key = ?1";
+
+impl Verb for Append {
+    type Answer = ();
+    const NAME: &'static str = "append_with_execution";
+    const ORDER: Order = Order::Newcomer;
+
+    fn payload_bytes(&self) -> usize {
+        self.delta.bytes()
+    }
+
+    fn run(&self, scope: &mut Scope<'_>) -> Result<(), Failure> {
+        let conn = scope.conn;
+        let found: Option<i64> =
+            conn.prepare_cached(SELECT_KEY)?.query_row([&self.instance_id], |row| row.get(0)).optional()?;
+        let key = match found {
+            Some(key) => key,
+            None => {
+                conn.prepare_cached(INSERT_ROW)?.execute([&self.instance_id])?;
+                conn.last_insert_rowid()
+            }
+        };
+        history::append(conn, key, self.execution_id, scope.now.wall_ms, &self.delta)?;
+        let stamp = i64::from_le_bytes(first_half(scope.clock.random_u128()));
+        let starts = self.delta.has_start() && self.execution_id == 1;
+        conn.prepare_cached(NOTE_APPENDED)?.execute(params![key, stamp, starts])?;
+        inbox::refresh(scope, key)?;
+        scope.effects.touched.push(self.instance_id.clone());
+        Ok(())
+    }
+}
+
+fn first_half(random: u128) -> [u8; 8] {
+    let [a, b, c, d, e, f, g, h, ..] = random.to_le_bytes();
+    [a, b, c, d, e, f, g, h]
+}

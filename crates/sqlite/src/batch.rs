@@ -1,0 +1,524 @@
+//! One batch: its operations, the work it assigns, and what becomes of both.
+
+use std::collections::{HashSet, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use everturn_provider::ProviderError;
+use rusqlite::Connection;
+
+use crate::due;
+use crate::fetch_orchestration_item::{self as turns, AssignedTurn, TurnAnswer};
+use crate::fetch_work_item::{self as work, AssignedWork, WorkAnswer};
+use crate::hand_back::{Assigned, HandBackGuard};
+use crate::inbox;
+use crate::locks::{self, Renewal, RenewLocks};
+use crate::operation::{Effects, Failure, Operation, Scope, Verb};
+use crate::waiters::{TurnWaiter, Waiter, WorkWaiter};
+use crate::writer::{Inlet, Letter, Look, Writer, answer_nothing, refuse};
+
+/// How many candidates are looked at in one query.
+const CANDIDATES: i64 = 32;
+
+/// Why a batch was lost.
+#[derive(Debug)]
+pub(crate) struct Lost(pub(crate) String);
+
+impl From<rusqlite::Error> for Lost {
+    fn from(error: rusqlite::Error) -> Self {
+        Self(error.to_string())
+    }
+}
+
+/// Work that was assigned to waiters.
+#[derive(Default)]
+pub(crate) struct Assignments {
+    turns: Vec<(TurnWaiter, AssignedTurn)>,
+    work: Vec<(WorkWaiter, AssignedWork)>,
+}
+
+impl Assignments {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.turns.is_empty() && self.work.is_empty()
+    }
+}
+
+/// What one transaction holds.
+#[derive(Default)]
+pub(crate) struct Batch {
+    /// Operations to run; the one that runs is in front.
+    pub(crate) todo: VecDeque<Box<dyn Operation>>,
+    done: Vec<Box<dyn Operation>>,
+    assigned: Assignments,
+    /// Waiters that took their one look and found nothing.
+    no_turn: Vec<TurnWaiter>,
+    no_work: Vec<WorkWaiter>,
+    effects: Effects,
+    /// Turns that were answered before the commit and are not back yet.
+    early: HashSet<String>,
+    window_open: bool,
+    /// An instance was passed over because its turn ended in this very batch.
+    look_again: bool,
+    operations: usize,
+    payload_bytes: usize,
+    pub(crate) changes_before: u64,
+    /// The operations of a lost batch run again alone: nothing is offered, and what fails now has failed.
+    alone: bool,
+}
+
+impl Batch {
+    fn alone(operation: Box<dyn Operation>) -> Self {
+        Self { todo: VecDeque::from([operation]), alone: true, ..Self::default() }
+    }
+}
+
+impl Writer {
+    /// Runs what waits, and what comes while the window is open.
+    pub(crate) fn fill(&mut self, batch: &mut Batch, inlet: &mut dyn Inlet) -> Result<(), Lost> {
+        batch.changes_before = self.conn.total_changes();
+        self.look_for_foreign_commits()?;
+        self.renew_late(batch)?;
+        loop {
+            if !batch.alone {
+                self.take_pending(batch);
+            }
+            while !batch.todo.is_empty() {
+                self.run_next(batch)?;
+            }
+            if batch.alone {
+                return Ok(());
+            }
+            self.offer(batch)?;
+            if batch.early.is_empty() || self.is_full(batch) || !self.await_letters(batch, inlet) {
+                break;
+            }
+        }
+        self.drop_vanished(batch)
+    }
+
+    /// Waits for letters while the window is open; `false` when it is over.
+    fn await_letters(&mut self, batch: &mut Batch, inlet: &mut dyn Inlet) -> bool {
+        if !batch.window_open {
+            batch.window_open = true;
+            let window = self.window();
+            if window == Duration::ZERO {
+                return false;
+            }
+            // Opened once: the batch ends however many turns begin in it.
+            inlet.open(window);
+        }
+        match inlet.next() {
+            Some(letters) => {
+                letters.into_iter().for_each(|letter: Letter| self.accept(letter));
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn is_full(&self, batch: &Batch) -> bool {
+        batch.operations >= self.bounds.operations_max || batch.payload_bytes >= self.bounds.payload_bytes_max
+    }
+
+    /// Moves waiting operations into the batch: those who hold something first, each kind in order of arrival.
+    fn take_pending(&mut self, batch: &mut Batch) {
+        self.pending.sort_by_key(|operation| operation.order());
+        let mut taken = 0;
+        for operation in &self.pending {
+            if self.is_full(batch) {
+                break;
+            }
+            batch.operations += 1;
+            batch.payload_bytes += operation.payload_bytes();
+            taken += 1;
+        }
+        batch.todo.extend(self.pending.drain(..taken));
+    }
+
+    /// Runs the next operation in its savepoint.
+    fn run_next(&mut self, batch: &mut Batch) -> Result<(), Lost> {
+        let Some(operation) = batch.todo.front_mut() else { return Ok(()) };
+        let (kept, effects) = self.in_savepoint(|scope| operation.run(scope))?;
+        if kept {
+            self.absorb(batch, effects);
+        }
+        batch.done.extend(batch.todo.pop_front());
+        Ok(())
+    }
+
+    /// Runs something in a savepoint of its own, which is kept if it says so.
+    fn in_savepoint(
+        &self,
+        run: impl FnOnce(&mut Scope<'_>) -> Result<bool, rusqlite::Error>,
+    ) -> Result<(bool, Effects), Lost> {
+        execute(&self.conn, "SAVEPOINT operation")?;
+        let mut scope = Scope {
+            conn: &self.conn,
+            clock: &*self.clock,
+            now: self.now(),
+            own_locks: &self.own_locks,
+            effects: Effects::default(),
+        };
+        let kept = run(&mut scope)?;
+        let effects = scope.effects;
+        if !kept {
+            if self.conn.is_autocommit() {
+                // The error took the whole transaction with it; nothing more may run in this batch.
+                return Err(Lost("the transaction was rolled back by an error in it".to_owned()));
+            }
+            execute(&self.conn, "ROLLBACK TO operation")?;
+        }
+        execute(&self.conn, "RELEASE operation")?;
+        Ok((kept, effects))
+    }
+
+    fn absorb(&mut self, batch: &mut Batch, effects: Effects) {
+        for token in &effects.released {
+            batch.early.remove(token);
+        }
+        self.look.turns |= effects.turns;
+        self.look.work |= effects.work;
+        batch.effects.absorb(effects);
+    }
+
+    /// Hands out what is there: first what time has brought, then turns, then activities.
+    fn offer(&mut self, batch: &mut Batch) -> Result<(), Lost> {
+        self.turns.tidy();
+        self.work.tidy();
+        if self.turns.is_empty() && self.work.is_empty() {
+            return Ok(());
+        }
+        if self.look.time || self.is_due(self.now()) {
+            let mut future_locks = std::mem::take(&mut self.future_locks);
+            let woken = self.in_savepoint(|scope| kept(due::wake(scope, &mut future_locks)));
+            self.future_locks = future_locks;
+            let (kept, effects) = woken?;
+            if kept {
+                self.absorb(batch, effects);
+            }
+            self.look.time = false;
+            self.next_due_ms = due::next(&self.conn, self.now())?;
+        }
+        self.offer_turns(batch)?;
+        self.offer_work(batch)
+    }
+
+    fn offer_turns(&mut self, batch: &mut Batch) -> Result<(), Lost> {
+        if !self.look.turns || self.turns.is_empty() {
+            return Ok(());
+        }
+        inbox::sweep_orphans(&self.conn)?;
+        let mut after = i64::MIN;
+        loop {
+            let candidates = turns::candidates(&self.conn, after, CANDIDATES)?;
+            for candidate in &candidates {
+                after = candidate.ready_seq;
+                if batch.effects.ended_turns.contains(&candidate.key) {
+                    batch.look_again = true;
+                    continue;
+                }
+                if self.turns.is_empty() {
+                    return Ok(());
+                }
+                if self.is_full(batch) {
+                    // The look is not finished: the next batch goes on.
+                    return Ok(());
+                }
+                let Some(place) = self.turns.position(|waiter| waiter.accepts(candidate.pin())) else { continue };
+                self.assign_turn(batch, candidate, place)?;
+            }
+            if i64::try_from(candidates.len()).is_ok_and(|found| found < CANDIDATES) {
+                break;
+            }
+        }
+        self.look.turns = false;
+        batch.no_turn.extend(self.turns.take_once());
+        Ok(())
+    }
+
+    fn assign_turn(
+        &mut self,
+        batch: &mut Batch,
+        candidate: &turns::Candidate,
+        place: usize,
+    ) -> Result<(), Lost> {
+        let Some(waiter) = self.turns.get(place) else { return Ok(()) };
+        let mut assigned = None;
+        let (kept, effects) = self.in_savepoint(|scope| match turns::assign(scope, candidate, waiter) {
+            Ok(turn) => {
+                assigned = turn;
+                Ok(true)
+            }
+            Err(Failure::Refused(error)) => {
+                let instance = &candidate.instance_id;
+                tracing::error!(target: "everturn::providers::sqlite", instance, %error, "cannot be fetched");
+                Ok(false)
+            }
+            Err(Failure::Storage(error)) => Err(error),
+        })?;
+        if kept {
+            self.absorb(batch, effects);
+        }
+        let (Some(mut turn), true) = (assigned, kept) else { return Ok(()) };
+        let Some(waiter) = self.turns.take(place) else { return Ok(()) };
+        batch.operations += 1;
+        match turn.lent.take() {
+            None => batch.assigned.turns.push((waiter, turn)),
+            Some(lent) => {
+                // Warm at a committed position: its turn may begin before this batch is durable.
+                turn.lent = Some(lent);
+                batch.early.insert(turn.token.clone());
+                self.answer_turn(waiter, turn);
+            }
+        }
+        Ok(())
+    }
+
+    fn offer_work(&mut self, batch: &mut Batch) -> Result<(), Lost> {
+        if !self.look.work || self.work.is_empty() {
+            return Ok(());
+        }
+        let mut place = 0;
+        // Waiters that found nothing; whoever wants the same need not look.
+        let mut in_vain: Vec<usize> = Vec::new();
+        while place < self.work.len() {
+            if self.is_full(batch) {
+                return Ok(());
+            }
+            let Some(waiter) = self.work.get(place) else { break };
+            let hopeless =
+                in_vain.iter().filter_map(|other| self.work.get(*other)).any(|other| waiter.wants_the_same(other));
+            if hopeless {
+                place += 1;
+                continue;
+            }
+            let mut assigned = None;
+            let (kept, effects) = self.in_savepoint(|scope| {
+                assigned = match work::assign(scope, waiter) {
+                    Ok(work) => work,
+                    Err(Failure::Refused(error)) => {
+                        tracing::error!(target: "everturn::providers::sqlite", %error, "an activity cannot be fetched");
+                        return Ok(false);
+                    }
+                    Err(Failure::Storage(error)) => return Err(error),
+                };
+                Ok(true)
+            })?;
+            if kept {
+                self.absorb(batch, effects);
+            }
+            match (assigned, kept) {
+                (Some(work), true) => {
+                    let Some(waiter) = self.work.take(place) else { break };
+                    batch.operations += 1;
+                    batch.assigned.work.push((waiter, work));
+                }
+                _ => {
+                    in_vain.push(place);
+                    place += 1;
+                }
+            }
+        }
+        self.look.work = false;
+        batch.no_work.extend(self.work.take_once());
+        Ok(())
+    }
+
+    /// Answers that took so long that half their lock is gone get it renewed first.
+    fn renew_late(&mut self, batch: &mut Batch) -> Result<(), Lost> {
+        if batch.alone || self.late.is_empty() {
+            return Ok(());
+        }
+        batch.assigned = std::mem::take(&mut self.late);
+        let now = self.now();
+        let mut renewals = Vec::new();
+        for (_, turn) in &mut batch.assigned.turns {
+            turn.at = now;
+            renewals.push(renewal(everturn_provider::LockKind::Orchestration, &turn.token, turn.lock_ms));
+        }
+        for (_, work) in &mut batch.assigned.work {
+            work.at = now;
+            renewals.push(renewal(everturn_provider::LockKind::WorkItem, &work.token, work.lock_ms));
+        }
+        let verb = RenewLocks { renewals, called: now };
+        let (kept, effects) = self.in_savepoint(|scope| kept(verb.run(scope).map(|_| ())))?;
+        if kept {
+            self.absorb(batch, effects);
+        }
+        // A lock that was lost meanwhile belongs to somebody else; the answer would be worth nothing.
+        batch.effects.removed = true;
+        Ok(())
+    }
+
+    /// What was assigned and then deleted in the same batch is not handed out.
+    fn drop_vanished(&mut self, batch: &mut Batch) -> Result<(), Lost> {
+        if !batch.effects.removed {
+            return Ok(());
+        }
+        let scope = Scope {
+            conn: &self.conn,
+            clock: &*self.clock,
+            now: self.now(),
+            own_locks: &self.own_locks,
+            effects: Effects::default(),
+        };
+        let assigned = std::mem::take(&mut batch.assigned);
+        let mut vanished = Assignments::default();
+        for (waiter, turn) in assigned.turns {
+            let held = settled(turns::is_held(&scope, &turn.token))?;
+            let list = if held { &mut batch.assigned } else { &mut vanished };
+            list.turns.push((waiter, turn));
+        }
+        for (waiter, work) in assigned.work {
+            let held = settled(work::is_held(&scope, &work.token))?;
+            let list = if held { &mut batch.assigned } else { &mut vanished };
+            list.work.push((waiter, work));
+        }
+        self.wait_on(vanished);
+        Ok(())
+    }
+
+    /// The batch is durable: tells everybody, in the order in which they can use it.
+    pub(crate) fn finish(&mut self, batch: Batch) {
+        let Batch { mut done, assigned, no_turn, no_work, effects, look_again, operations, .. } = batch;
+        for (token, at, lock_ms) in effects.held {
+            self.own_locks.hold(token, at, lock_ms);
+        }
+        for token in &effects.released {
+            self.own_locks.release(token);
+        }
+        for operation in &done {
+            // The callback is the runtime's; what goes wrong in it is not the store's.
+            if catch_unwind(AssertUnwindSafe(|| operation.committed())).is_err() {
+                tracing::error!(target: "everturn::providers::sqlite", "checking an instance in panicked");
+            }
+        }
+        self.shared.watches.bump(&effects.touched);
+        done.sort_by_key(|operation| operation.order());
+        done.into_iter().for_each(|operation| operation.answer());
+        self.look.turns |= look_again;
+        let now = self.now();
+        for (waiter, turn) in assigned.turns {
+            if locks::half_spent(turn.at, now, turn.lock_ms) {
+                self.late.turns.push((waiter, turn));
+            } else {
+                self.answer_turn(waiter, turn);
+            }
+        }
+        for (waiter, work) in assigned.work {
+            if locks::half_spent(work.at, now, work.lock_ms) {
+                self.late.work.push((waiter, work));
+            } else {
+                self.answer_work(waiter, work);
+            }
+        }
+        no_turn.into_iter().for_each(answer_nothing);
+        no_work.into_iter().for_each(answer_nothing);
+        metrics::histogram!("everturn_sqlite_batch_operations").record(f64::from(
+            u32::try_from(operations).unwrap_or(u32::MAX),
+        ));
+    }
+
+    fn answer_turn(&self, waiter: TurnWaiter, turn: AssignedTurn) {
+        let assigned = Assigned::Turn { token: turn.token.clone() };
+        let guard = HandBackGuard::new(std::sync::Arc::clone(&self.mailbox), assigned);
+        // Whoever does not listen any more gets nothing: dropping the answer hands the instance back.
+        drop(waiter.reply.send(Ok(Some(TurnAnswer { turn, guard }))));
+    }
+
+    fn answer_work(&self, waiter: WorkWaiter, work: AssignedWork) {
+        let assigned = Assigned::Work { token: work.token.clone(), claim: work.claim.clone() };
+        let guard = HandBackGuard::new(std::sync::Arc::clone(&self.mailbox), assigned);
+        // Whoever does not listen any more gets nothing: dropping the answer hands the activity back.
+        drop(waiter.reply.send(Ok(Some(WorkAnswer { work, guard }))));
+    }
+
+    /// Those whose assignment came to nothing wait on.
+    fn wait_on(&mut self, assigned: Assignments) {
+        self.look.turns |= !assigned.turns.is_empty();
+        self.look.work |= !assigned.work.is_empty();
+        for (waiter, _turn) in assigned.turns {
+            self.turns.rejoin(waiter);
+        }
+        for (waiter, _work) in assigned.work {
+            self.work.rejoin(waiter);
+        }
+    }
+
+    /// The batch is lost: nothing of it happened. Tokens it gave out are void, operations run again one by one, and
+    /// what fails then is told so.
+    pub(crate) fn lose(&mut self, batch: Batch, reason: &str) {
+        if !self.conn.is_autocommit()
+            && let Err(error) = execute(&self.conn, "ROLLBACK")
+        {
+            tracing::error!(target: "everturn::providers::sqlite", %error, "rolling back a lost batch");
+        }
+        tracing::warn!(target: "everturn::providers::sqlite", reason, "a batch was lost");
+        metrics::counter!("everturn_sqlite_batches_lost_total").increment(1);
+        let Batch { todo, done, assigned, no_turn, no_work, alone, .. } = batch;
+        self.wait_on(assigned);
+        self.next_due_ms = None;
+        // Whoever waits looks again with the next wake, not at once: the store may be out for a while.
+        self.look = Look::default();
+        for waiter in no_turn.into_iter().chain(self.turns.take_once()) {
+            refuse(waiter, ProviderError::retryable(TurnWaiter::NAME, reason));
+        }
+        for waiter in no_work.into_iter().chain(self.work.take_once()) {
+            refuse(waiter, ProviderError::retryable(WorkWaiter::NAME, reason));
+        }
+        self.break_if_panicking();
+        let operations = done.into_iter().chain(todo);
+        if alone {
+            operations.for_each(|operation| operation.fail(reason, true));
+        } else {
+            operations.for_each(|operation| self.run_alone(operation));
+        }
+    }
+
+    fn run_alone(&mut self, operation: Box<dyn Operation>) {
+        if let Err(error) = self.begin_alone() {
+            operation.fail(&error.to_string(), true);
+            return;
+        }
+        self.run_batch(Batch::alone(operation), &mut NoInlet);
+    }
+}
+
+struct NoInlet;
+
+impl Inlet for NoInlet {
+    fn open(&mut self, _window: Duration) {}
+
+    fn next(&mut self) -> Option<Vec<Letter>> {
+        None
+    }
+}
+
+fn renewal(kind: everturn_provider::LockKind, token: &str, lock_ms: u64) -> Renewal {
+    Renewal { kind, token: token.to_owned(), extend_for: Duration::from_millis(lock_ms) }
+}
+
+fn execute(conn: &Connection, sql: &str) -> Result<(), rusqlite::Error> {
+    conn.prepare_cached(sql)?.execute([]).map(|_| ())
+}
+
+/// A refusal rolls the savepoint back, a storage error loses the batch.
+fn kept(done: Result<(), Failure>) -> Result<bool, rusqlite::Error> {
+    match done {
+        Ok(()) => Ok(true),
+        Err(Failure::Refused(error)) => {
+            tracing::error!(target: "everturn::providers::sqlite", %error, "housekeeping was refused");
+            Ok(false)
+        }
+        Err(Failure::Storage(error)) => Err(error),
+    }
+}
+
+/// A row that cannot be read is not there.
+fn settled(held: Result<bool, Failure>) -> Result<bool, rusqlite::Error> {
+    match held {
+        Ok(held) => Ok(held),
+        Err(Failure::Refused(_)) => Ok(false),
+        Err(Failure::Storage(error)) => Err(error),
+    }
+}

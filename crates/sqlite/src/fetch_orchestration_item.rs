@@ -1,0 +1,291 @@
+//! `fetch_orchestration_item` and `fetch_turn`: the writer locks an instance and tags its messages; the fetch itself reads
+//! the history afterwards and decodes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use everturn_core::{Event, EventKind, WorkItem};
+use everturn_provider::{
+    DispatcherCapabilityFilter, FetchedTurn, LentInstance, OrchestrationItem, ProviderError, Stamp, WarmView,
+};
+use rusqlite::{Connection, Row, params};
+use semver::Version;
+
+use crate::columns;
+use crate::hand_back::HandBackGuard;
+use crate::inbox;
+use crate::kv;
+use crate::locks::{self, new_token, row_of};
+use crate::moment::{Moment, length_ms, stored_ms, unsigned};
+use crate::operation::{Failure, Scope};
+use crate::provider::SqliteProvider;
+use crate::read;
+use crate::waiters::TurnWaiter;
+use crate::writer::Letter;
+
+/// An instance that could be handed out.
+pub(crate) struct Candidate {
+    pub(crate) key: i64,
+    pub(crate) ready_seq: i64,
+    pub(crate) instance_id: String,
+    origin: Origin,
+    stamp: Option<Stamp>,
+    /// The pin of its execution, or why it cannot be read.
+    pin: Result<Option<Version>, String>,
+}
+
+impl Candidate {
+    /// The pin, if it has a readable one.
+    pub(crate) fn pin(&self) -> Option<&Version> {
+        self.pin.as_ref().ok().and_then(Option::as_ref)
+    }
+}
+
+/// Where the name of an instance's orchestration is found.
+#[derive(Debug, Clone)]
+enum Origin {
+    /// In its row.
+    Row { name: String, version: String, execution_id: i64 },
+    /// In the start event of its first execution.
+    History,
+    /// In the message that starts it.
+    Message,
+}
+
+impl Origin {
+    fn execution_id(&self) -> i64 {
+        match self {
+            Self::Row { execution_id, .. } => *execution_id,
+            Self::History | Self::Message => 1,
+        }
+    }
+}
+
+/// An instance as it was locked for a waiter.
+pub(crate) struct AssignedTurn {
+    pub(crate) token: String,
+    pub(crate) at: Moment,
+    pub(crate) lock_ms: u64,
+    pub(crate) lent: Option<LentInstance>,
+    key: i64,
+    instance_id: String,
+    origin: Origin,
+    stamp: Option<Stamp>,
+    damage: Option<String>,
+    messages: Vec<(i64, Vec<u8>)>,
+    attempt_count: u32,
+}
+
+/// What the writer answers: dropped unread, the instance is handed back.
+pub(crate) struct TurnAnswer {
+    pub(crate) turn: AssignedTurn,
+    pub(crate) guard: HandBackGuard,
+}
+
+const SELECT_CANDIDATES: &str = "SELECT i.instance_key, i.ready_seq, i.instance_id, i.orchestration_name, \
+     i.orchestration_version, i.current_execution_id, i.turn_stamp, i.startable, e.pinned_engine_version \
+     FROM instances AS i LEFT JOIN executions AS e \
+         ON e.instance_key = i.instance_key AND e.execution_id = coalesce(i.current_execution_id, 1) \
+     WHERE i.ready_seq > ?1 ORDER BY i.ready_seq LIMIT ?2";
+const TAG_MESSAGES: &str = "UPDATE orchestrator_queue SET tagged = 1, attempt_count = attempt_count + 1 \
+     WHERE instance_key = ?1 AND visible_at_ms = 0 RETURNING seq, attempt_count, work_item";
+const LOCK_INSTANCE: &str = "UPDATE instances SET lock_token = ?2, locked_until_ms = ?3, lock_ms = ?4, ready_seq = NULL \
+     WHERE instance_key = ?1";
+
+/// The next instances that are ready, the one with the oldest message first.
+pub(crate) fn candidates(conn: &Connection, after: i64, limit: i64) -> rusqlite::Result<Vec<Candidate>> {
+    conn.prepare_cached(SELECT_CANDIDATES)?.query_map([after, limit], candidate)?.collect()
+}
+
+fn candidate(row: &Row<'_>) -> rusqlite::Result<Candidate> {
+    let startable: bool = row.get(7)?;
+    let execution_id: Option<i64> = row.get(5)?;
+    let origin = match (execution_id, startable) {
+        (Some(execution_id), _) => {
+            Origin::Row { name: columns::text(row, 3)?.unwrap_or_default(), version: columns::text(row, 4)?.unwrap_or_default(), execution_id }
+        }
+        (None, true) => Origin::History,
+        (None, false) => Origin::Message,
+    };
+    let pin = match columns::text(row, 8)? {
+        None => Ok(None),
+        Some(text) => {
+            Version::parse(&text).map(Some).map_err(|error| format!("pinned version {text:?}: {error}"))
+        }
+    };
+    let stamp: Option<i64> = row.get(6)?;
+    Ok(Candidate {
+        key: row.get(0)?,
+        ready_seq: row.get(1)?,
+        instance_id: columns::text(row, 2)?.unwrap_or_default(),
+        // Without a history there is nothing that could have moved.
+        stamp: stamp.filter(|_| !matches!(origin, Origin::Message)).map(|stamp| Stamp(stamp.cast_unsigned())),
+        origin,
+        pin,
+    })
+}
+
+/// Locks an instance for a waiter and tags its visible messages.
+pub(crate) fn assign(
+    scope: &mut Scope<'_>,
+    candidate: &Candidate,
+    waiter: &TurnWaiter,
+) -> Result<Option<AssignedTurn>, Failure> {
+    let key = candidate.key;
+    let mut messages = Vec::new();
+    let mut attempt_count = 0_i64;
+    {
+        let mut tag = scope.conn.prepare_cached(TAG_MESSAGES)?;
+        let mut rows = tag.query([key])?;
+        while let Some(row) = rows.next()? {
+            attempt_count = attempt_count.max(row.get(1)?);
+            messages.push((row.get(0)?, columns::bytes(row, 2)?));
+        }
+    }
+    if messages.is_empty() {
+        inbox::refresh(scope, key)?;
+        return Ok(None);
+    }
+    messages.sort_unstable_by_key(|(seq, _)| *seq);
+    let token = new_token(scope.clock, key);
+    let lock_ms = length_ms(waiter.lock_timeout);
+    scope.conn.prepare_cached(LOCK_INSTANCE)?.execute(params![
+        key,
+        token,
+        scope.now.wall_after(waiter.lock_timeout),
+        stored_ms(lock_ms)
+    ])?;
+    scope.effects.held.push((token.clone(), scope.now, lock_ms));
+    let lent = match (&waiter.warm, candidate.stamp, &candidate.pin) {
+        (Some(warm), Some(stamp), Ok(_)) => {
+            warm.lend(&candidate.instance_id, unsigned(candidate.origin.execution_id()), stamp)
+        }
+        _ => None,
+    };
+    Ok(Some(AssignedTurn {
+        token,
+        at: scope.now,
+        lock_ms,
+        lent,
+        key,
+        instance_id: candidate.instance_id.clone(),
+        origin: candidate.origin.clone(),
+        stamp: candidate.stamp,
+        damage: candidate.pin.as_ref().err().cloned(),
+        messages,
+        attempt_count: u32::try_from(attempt_count).unwrap_or(u32::MAX),
+    }))
+}
+
+/// The whole verb, from the caller's side.
+pub(crate) async fn fetch(
+    provider: &SqliteProvider,
+    lock_timeout: Duration,
+    poll_timeout: Duration,
+    filter: Option<&DispatcherCapabilityFilter>,
+    warm: Option<Arc<dyn WarmView>>,
+) -> Result<Option<FetchedTurn>, ProviderError> {
+    let range = match filter {
+        None => None,
+        Some(filter) => match filter.supported_engine_versions.first() {
+            Some(range) => Some(range.clone()),
+            None => {
+                // Nothing is supported: nothing will ever come.
+                tokio::time::sleep(poll_timeout).await;
+                return Ok(None);
+            }
+        },
+    };
+    let answer = provider
+        .wait_for(poll_timeout, |id, once, reply| {
+            Letter::FetchTurn(TurnWaiter { id, once, lock_timeout, range, warm, reply })
+        })
+        .await?;
+    let Some(TurnAnswer { turn, mut guard }) = answer else { return Ok(None) };
+    let fetched = complete(provider, turn).await?;
+    guard.disarm();
+    Ok(Some(fetched))
+}
+
+/// Decodes the messages; a cold instance's history and key-value store are read now that the lock keeps them still.
+async fn complete(provider: &SqliteProvider, turn: AssignedTurn) -> Result<FetchedTurn, ProviderError> {
+    let AssignedTurn { token, lent, key, instance_id, origin, stamp, damage, attempt_count, .. } = turn;
+    let execution_id = origin.execution_id();
+    let (messages, damaged_message) = decode_messages(&turn.messages);
+    let mut history_error = damage.or(damaged_message);
+    let warm = lent.filter(|_| history_error.is_none());
+    let mut history = Vec::new();
+    let mut kv_snapshot = std::collections::HashMap::new();
+    if warm.is_none() {
+        if !matches!(origin, Origin::Message) {
+            match read::events(provider, key, execution_id).await {
+                Ok(events) => history = events,
+                Err(error) if error.is_damaged() => {
+                    history_error.get_or_insert(error.message);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        kv_snapshot = provider.read_with("fetch_orchestration_item", move |conn| kv::snapshot(conn, key)).await?;
+    }
+    let (orchestration_name, version) = match origin {
+        Origin::Row { name, version, .. } => (name, version),
+        Origin::History => name_in_history(&history).or_else(|| name_in_messages(&messages)).unwrap_or_else(unknown),
+        Origin::Message => name_in_messages(&messages).unwrap_or_else(unknown),
+    };
+    if history_error.is_some() {
+        history.clear();
+    }
+    let item = OrchestrationItem {
+        instance: instance_id,
+        orchestration_name,
+        execution_id: unsigned(execution_id),
+        version,
+        history,
+        messages,
+        history_error,
+        kv_snapshot,
+    };
+    Ok(FetchedTurn { item, lock_token: token, attempt_count, warm, stamp })
+}
+
+fn decode_messages(stored: &[(i64, Vec<u8>)]) -> (Vec<WorkItem>, Option<String>) {
+    let mut messages = Vec::with_capacity(stored.len());
+    let mut damage = None;
+    for (seq, bytes) in stored {
+        match serde_json::from_slice(bytes) {
+            Ok(message) => messages.push(message),
+            Err(error) => {
+                damage.get_or_insert_with(|| format!("orchestrator queue row {seq} is damaged: {error}"));
+            }
+        }
+    }
+    (messages, damage)
+}
+
+fn unknown() -> (String, String) {
+    ("unknown".to_owned(), "unknown".to_owned())
+}
+
+fn name_in_history(history: &[Event]) -> Option<(String, String)> {
+    history.iter().find_map(|event| match &event.kind {
+        EventKind::OrchestrationStarted { name, version, .. } => Some((name.clone(), version.clone())),
+        _ => None,
+    })
+}
+
+fn name_in_messages(messages: &[WorkItem]) -> Option<(String, String)> {
+    messages.iter().find_map(|message| match message {
+        WorkItem::StartOrchestration { orchestration, version, .. }
+        | WorkItem::ContinueAsNew { orchestration, version, .. } => {
+            Some((orchestration.clone(), version.clone().unwrap_or_else(|| "unknown".to_owned())))
+        }
+        _ => None,
+    })
+}
+
+/// Whether an assigned instance is still there and still locked with this token.
+pub(crate) fn is_held(scope: &Scope<'_>, token: &str) -> Result<bool, Failure> {
+    let Some(key) = row_of(token) else { return Ok(false) };
+    Ok(locks::instance_lock(scope, key)?.is_some_and(|lock| lock.token.as_deref() == Some(token)))
+}

@@ -1,0 +1,258 @@
+//! `fetch_work_item`: the oldest activity a worker may take.
+
+use std::time::Duration;
+
+use everturn_core::{ErrorDetails, WorkItem};
+use everturn_provider::{ProviderError, SessionFetchConfig, TagFilter};
+use rusqlite::{OptionalExtension, params};
+use tokio::time::Instant;
+
+use crate::columns;
+use crate::hand_back::HandBackGuard;
+use crate::inbox::{self, Message};
+use crate::locks::{self, new_token, row_of};
+use crate::moment::{Moment, length_ms, stored_ms, unsigned};
+use crate::operation::{Failure, Order, Scope, Verb};
+use crate::provider::SqliteProvider;
+use crate::sessions::{self, Claim};
+use crate::waiters::WorkWaiter;
+use crate::writer::Letter;
+
+/// An activity as it was locked for a waiter.
+pub(crate) struct AssignedWork {
+    pub(crate) token: String,
+    pub(crate) at: Moment,
+    pub(crate) lock_ms: u64,
+    pub(crate) claim: Option<Claim>,
+    work_item: Vec<u8>,
+    attempt_count: u32,
+}
+
+/// What the writer answers: dropped unread, the activity is handed back.
+pub(crate) struct WorkAnswer {
+    pub(crate) work: AssignedWork,
+    pub(crate) guard: HandBackGuard,
+}
+
+const OLDEST_UNTAGGED: &str = "SELECT seq FROM worker_queue INDEXED BY worker_queue_ready \
+     WHERE ready = 1 AND session_id IS NULL AND tag IS NULL ORDER BY seq LIMIT 1";
+const OLDEST_TAGGED: &str = "SELECT seq FROM worker_queue INDEXED BY worker_queue_ready \
+     WHERE ready = 1 AND session_id IS NULL AND tag = ?1 ORDER BY seq LIMIT 1";
+const OLDEST_OF_ALL: &str = "SELECT seq FROM worker_queue NOT INDEXED \
+     WHERE ready = 1 AND session_id IS NULL ORDER BY seq LIMIT 1";
+// Rows of sessions that somebody else owns are passed over.
+const SESSION_ROWS: &str = "SELECT w.seq, w.session_id, w.tag FROM worker_queue AS w \
+     INDEXED BY worker_queue_session_ready LEFT JOIN sessions AS s ON s.session_id = w.session_id \
+     WHERE w.ready = 1 AND w.session_id IS NOT NULL \
+     AND (s.session_id IS NULL OR s.lease_until_ms <= ?1 OR s.owner_id = ?2) ORDER BY w.seq";
+const LOCK_ACTIVITY: &str = "UPDATE worker_queue SET lock_token = ?2, locked_until_ms = ?3, lock_ms = ?4, ready = 0, \
+     attempt_count = attempt_count + 1 WHERE seq = ?1 RETURNING attempt_count, work_item";
+
+/// Locks the oldest activity that the waiter may take.
+pub(crate) fn assign(scope: &mut Scope<'_>, waiter: &WorkWaiter) -> Result<Option<AssignedWork>, Failure> {
+    let plain = oldest_plain(scope, &waiter.tags)?;
+    let bound = match &waiter.session {
+        Some(session) => oldest_bound(scope, session, &waiter.tags)?,
+        None => None,
+    };
+    let (seq, session_id) = match (plain, bound) {
+        (None, None) => return Ok(None),
+        (Some(plain), Some((seq, session_id))) if seq < plain => (seq, Some(session_id)),
+        (None, Some((seq, session_id))) => (seq, Some(session_id)),
+        (Some(plain), _) => (plain, None),
+    };
+    let claim = match (&waiter.session, session_id) {
+        (Some(session), Some(session_id)) => {
+            Some(sessions::claim(scope, &session_id, &session.owner_id, session.lock_timeout)?)
+        }
+        _ => None,
+    };
+    let token = new_token(scope.clock, seq);
+    let lock_ms = length_ms(waiter.lock_timeout);
+    let until_ms = scope.now.wall_after(waiter.lock_timeout);
+    let (attempt_count, work_item): (i64, Vec<u8>) = scope.conn.prepare_cached(LOCK_ACTIVITY)?.query_row(
+        params![seq, token, until_ms, stored_ms(lock_ms)],
+        |row| Ok((row.get(0)?, columns::bytes(row, 1)?)),
+    )?;
+    scope.effects.held.push((token.clone(), scope.now, lock_ms));
+    let attempt_count = u32::try_from(attempt_count).unwrap_or(u32::MAX);
+    Ok(Some(AssignedWork { token, at: scope.now, lock_ms, claim, work_item, attempt_count }))
+}
+
+fn oldest_plain(scope: &Scope<'_>, tags: &TagFilter) -> Result<Option<i64>, Failure> {
+    let conn = scope.conn;
+    let untagged =
+        || conn.prepare_cached(OLDEST_UNTAGGED)?.query_row([], |row| row.get::<_, i64>(0)).optional();
+    let tagged = |tag: &String| {
+        conn.prepare_cached(OLDEST_TAGGED)?.query_row([tag], |row| row.get::<_, i64>(0)).optional()
+    };
+    let mut oldest: Option<i64> = None;
+    match tags {
+        TagFilter::None => {}
+        TagFilter::Any => {
+            oldest = conn.prepare_cached(OLDEST_OF_ALL)?.query_row([], |row| row.get(0)).optional()?;
+        }
+        TagFilter::DefaultOnly => oldest = untagged()?,
+        TagFilter::Tags(names) => {
+            for name in names {
+                oldest = earlier(oldest, tagged(name)?);
+            }
+        }
+        TagFilter::DefaultAnd(names) => {
+            oldest = untagged()?;
+            for name in names {
+                oldest = earlier(oldest, tagged(name)?);
+            }
+        }
+    }
+    Ok(oldest)
+}
+
+fn earlier(one: Option<i64>, other: Option<i64>) -> Option<i64> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
+    }
+}
+
+fn oldest_bound(
+    scope: &Scope<'_>,
+    session: &SessionFetchConfig,
+    tags: &TagFilter,
+) -> Result<Option<(i64, String)>, Failure> {
+    let mut select = scope.conn.prepare_cached(SESSION_ROWS)?;
+    let mut rows = select.query(params![scope.now.wall_ms, session.owner_id])?;
+    while let Some(row) = rows.next()? {
+        let tag = columns::text(row, 2)?;
+        if tags.matches(tag.as_deref()) {
+            return Ok(Some((row.get(0)?, columns::text(row, 1)?.unwrap_or_default())));
+        }
+    }
+    Ok(None)
+}
+
+/// The whole verb, from the caller's side.
+pub(crate) async fn fetch(
+    provider: &SqliteProvider,
+    lock_timeout: Duration,
+    poll_timeout: Duration,
+    session: Option<&SessionFetchConfig>,
+    tags: &TagFilter,
+) -> Result<Option<(WorkItem, String, u32)>, ProviderError> {
+    if *tags == TagFilter::None {
+        tokio::time::sleep(poll_timeout).await;
+        return Ok(None);
+    }
+    let began = Instant::now();
+    loop {
+        let left = poll_timeout.saturating_sub(began.elapsed());
+        let answer = provider
+            .wait_for(left, |id, once, reply| {
+                let session = session.cloned();
+                Letter::FetchWork(WorkWaiter { id, once, lock_timeout, session, tags: tags.clone(), reply })
+            })
+            .await?;
+        let Some(WorkAnswer { work, mut guard }) = answer else { return Ok(None) };
+        match serde_json::from_slice(&work.work_item) {
+            Ok(item @ WorkItem::ActivityExecute { .. }) => {
+                guard.disarm();
+                return Ok(Some((item, work.token, work.attempt_count)));
+            }
+            Ok(other) => {
+                let reason = format!("it holds a {}", everturn_core::kind_of(&other));
+                take_out(provider, work.token, reason).await?;
+            }
+            Err(error) => take_out(provider, work.token, error.to_string()).await?,
+        }
+    }
+}
+
+async fn take_out(provider: &SqliteProvider, token: String, reason: String) -> Result<(), ProviderError> {
+    match provider.call(SpoiledWorkItem { token, reason: reason.clone() }).await? {
+        Spoiled::Gone => {}
+        Spoiled::Told { instance } => {
+            tracing::error!(target: "everturn::providers::sqlite", instance, reason, "an activity cannot be read");
+        }
+        Spoiled::SetAside => {
+            tracing::error!(
+                target: "everturn::providers::sqlite",
+                reason,
+                "a worker queue row that names no instance was set aside"
+            );
+            metrics::counter!("everturn_sqlite_rows_set_aside_total").increment(1);
+        }
+    }
+    Ok(())
+}
+
+/// What became of a row that cannot be decoded.
+enum Spoiled {
+    /// Somebody else has it now, and will find the same.
+    Gone,
+    Told {
+        instance: String,
+    },
+    SetAside,
+}
+
+/// Takes out a row that cannot be decoded. Its instance is told that the activity failed; if even that is not known,
+/// the row is set aside.
+struct SpoiledWorkItem {
+    token: String,
+    reason: String,
+}
+
+const SELECT_IDENTITY: &str =
+    "SELECT instance_id, execution_id, activity_id, lock_token FROM worker_queue WHERE seq = ?1";
+const DELETE_ACTIVITY: &str = "DELETE FROM worker_queue WHERE seq = ?1";
+const SET_ASIDE: &str = "INSERT INTO set_aside (set_aside_at_ms, reason, instance_id, execution_id, activity_id, work_item) \
+     SELECT ?2, ?3, instance_id, execution_id, activity_id, work_item FROM worker_queue WHERE seq = ?1";
+
+impl Verb for SpoiledWorkItem {
+    type Answer = Spoiled;
+    const NAME: &'static str = "fetch_work_item";
+    const ORDER: Order = Order::Holder;
+
+    fn run(&self, scope: &mut Scope<'_>) -> Result<Spoiled, Failure> {
+        let Some(seq) = row_of(&self.token) else { return Ok(Spoiled::Gone) };
+        let found = scope
+            .conn
+            .prepare_cached(SELECT_IDENTITY)?
+            .query_row([seq], |row| {
+                let id = String::from_utf8(columns::bytes(row, 0)?).unwrap_or_default();
+                Ok((id, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?, row.get::<_, Option<String>>(3)?))
+            })
+            .optional()?;
+        let Some((instance, execution_id, activity_id, lock_token)) = found else { return Ok(Spoiled::Gone) };
+        if lock_token.as_ref() != Some(&self.token) {
+            return Ok(Spoiled::Gone);
+        }
+        let reason = format!("worker queue row {seq} is damaged: {}", self.reason);
+        let spoiled = if instance.is_empty() || execution_id < 1 || activity_id < 1 {
+            scope.conn.prepare_cached(SET_ASIDE)?.execute(params![seq, scope.now.wall_ms, reason])?;
+            Spoiled::SetAside
+        } else {
+            let failed = WorkItem::ActivityFailed {
+                instance: instance.clone(),
+                execution_id: unsigned(execution_id),
+                id: unsigned(activity_id),
+                details: ErrorDetails::Infrastructure {
+                    operation: Self::NAME.to_owned(),
+                    message: reason,
+                    retryable: false,
+                },
+            };
+            inbox::insert(scope, &Message::encode(Self::NAME, &failed)?, None)?;
+            Spoiled::Told { instance }
+        };
+        scope.conn.prepare_cached(DELETE_ACTIVITY)?.execute([seq])?;
+        scope.effects.released.push(self.token.clone());
+        Ok(spoiled)
+    }
+}
+
+/// Whether an assigned activity is still there and still locked with this token.
+pub(crate) fn is_held(scope: &Scope<'_>, token: &str) -> Result<bool, Failure> {
+    let Some(seq) = row_of(token) else { return Ok(false) };
+    Ok(locks::work_lock(scope, seq)?.is_some_and(|(lock, _session)| lock.token.as_deref() == Some(token)))
+}

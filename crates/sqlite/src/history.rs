@@ -1,0 +1,110 @@
+//! Events as they are stored.
+
+use everturn_core::{Event, EventKind};
+use everturn_provider::ProviderError;
+use rusqlite::{Connection, ErrorCode, params};
+
+use crate::inbox::encoded;
+use crate::moment::stored_ms;
+use crate::operation::Failure;
+
+/// An event as it is stored.
+#[derive(Debug)]
+pub(crate) struct StoredEvent {
+    event_id: i64,
+    data: String,
+}
+
+/// Events to append, and what the execution's row wants to know of them.
+#[derive(Debug, Default)]
+pub(crate) struct Delta {
+    events: Vec<StoredEvent>,
+    bytes: usize,
+    carried_count: usize,
+    start_event_id: Option<i64>,
+    outcome_event_id: Option<i64>,
+}
+
+impl Delta {
+    /// Encodes events; refuses ids that no event may have.
+    pub(crate) fn encode(operation: &str, events: &[Event]) -> Result<Self, ProviderError> {
+        let mut delta = Self::default();
+        for event in events {
+            let event_id = stored_id(operation, "event id", event.event_id)?;
+            match &event.kind {
+                EventKind::OrchestrationStarted { carry_forward_events, .. } => {
+                    delta.start_event_id = Some(event_id);
+                    delta.carried_count = carry_forward_events.as_ref().map_or(0, Vec::len);
+                }
+                EventKind::OrchestrationCompleted { .. } | EventKind::OrchestrationFailed { .. } => {
+                    delta.outcome_event_id = Some(event_id);
+                }
+                _ => {}
+            }
+            let data = encoded(operation, serde_json::to_string(event))?;
+            delta.bytes = delta.bytes.saturating_add(data.len());
+            delta.events.push(StoredEvent { event_id, data });
+        }
+        Ok(delta)
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(crate) fn has_start(&self) -> bool {
+        self.start_event_id.is_some()
+    }
+}
+
+/// An id as it is stored: 0 and what does not fit are refused.
+pub(crate) fn stored_id(operation: &str, what: &str, id: u64) -> Result<i64, ProviderError> {
+    match i64::try_from(id) {
+        Ok(stored) if stored > 0 => Ok(stored),
+        _ => Err(ProviderError::permanent(operation, format!("{what} {id} is out of range"))),
+    }
+}
+
+const INSERT_EXECUTION: &str = "INSERT INTO executions (instance_key, execution_id, status, started_at_ms, event_count, \
+     event_bytes, carried_count, start_event_id, outcome_event_id) VALUES (?1, ?2, 'Running', ?3, ?4, ?5, ?6, ?7, ?8) \
+     ON CONFLICT (instance_key, execution_id) DO UPDATE SET event_count = event_count + ?4, \
+     event_bytes = event_bytes + ?5, carried_count = max(carried_count, ?6), \
+     start_event_id = coalesce(start_event_id, ?7), outcome_event_id = coalesce(?8, outcome_event_id)";
+const INSERT_EVENT: &str =
+    "INSERT INTO history (instance_key, execution_id, event_id, event_data) VALUES (?1, ?2, ?3, ?4)";
+
+/// Appends events to an execution, which is created if it is missing.
+pub(crate) fn append(
+    conn: &Connection,
+    key: i64,
+    execution_id: i64,
+    now_ms: i64,
+    delta: &Delta,
+) -> Result<(), Failure> {
+    conn.prepare_cached(INSERT_EXECUTION)?.execute(params![
+        key,
+        execution_id,
+        now_ms,
+        stored_count(delta.events.len()),
+        stored_count(delta.bytes),
+        stored_count(delta.carried_count),
+        delta.start_event_id,
+        delta.outcome_event_id,
+    ])?;
+    let mut insert = conn.prepare_cached(INSERT_EVENT)?;
+    for event in &delta.events {
+        match insert.execute(params![key, execution_id, event.event_id, event.data]) {
+            Ok(_) => {}
+            Err(error) if error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation) => {
+                let message = format!("duplicate event id {} in execution {execution_id}", event.event_id);
+                return Err(ProviderError::permanent("", message).with_source(error).into());
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+fn stored_count(count: usize) -> i64 {
+    stored_ms(u64::try_from(count).unwrap_or(u64::MAX))
+}

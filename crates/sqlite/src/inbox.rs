@@ -1,0 +1,182 @@
+//! The orchestrator queue: messages, and whether their instance may be handed out.
+
+use everturn_core::{WorkItem, kind_of};
+use everturn_provider::ProviderError;
+use rusqlite::{Connection, OptionalExtension, params};
+
+use crate::moment::stored_ms;
+use crate::operation::{Failure, Scope};
+
+/// A message as it is stored.
+#[derive(Debug)]
+pub(crate) struct Message {
+    pub(crate) instance_id: String,
+    pub(crate) kind: &'static str,
+    pub(crate) is_start: bool,
+    pub(crate) is_queue_message: bool,
+    /// When it becomes visible by itself: a timer.
+    pub(crate) fire_at_ms: Option<i64>,
+    pub(crate) work_item: String,
+}
+
+impl Message {
+    /// Encodes a message of the orchestrator queue; refuses an activity.
+    pub(crate) fn encode(operation: &str, item: &WorkItem) -> Result<Self, ProviderError> {
+        if matches!(item, WorkItem::ActivityExecute { .. }) {
+            return Err(ProviderError::permanent(
+                operation,
+                "an ActivityExecute belongs into the worker queue, not into the orchestrator queue",
+            ));
+        }
+        let fire_at_ms = match item {
+            WorkItem::TimerFired { fire_at_ms, .. } => Some(stored_ms(*fire_at_ms)),
+            _ => None,
+        };
+        Ok(Self {
+            instance_id: item.instance().to_owned(),
+            kind: kind_of(item),
+            is_start: item.is_start(),
+            is_queue_message: matches!(item, WorkItem::QueueMessage { .. }),
+            fire_at_ms,
+            work_item: encoded(operation, serde_json::to_string(item))?,
+        })
+    }
+}
+
+/// JSON text, or why there is none.
+pub(crate) fn encoded(operation: &str, json: serde_json::Result<String>) -> Result<String, ProviderError> {
+    json.map_err(|error| ProviderError::permanent(operation, format!("encoding: {error}")).with_source(error))
+}
+
+const SELECT_INBOX: &str = "SELECT instance_key, startable, ready_seq IS NOT NULL, lock_token IS NOT NULL, orphaned \
+     FROM instances WHERE instance_id = ?1";
+const INSERT_INBOX: &str = "INSERT INTO instances (instance_id, orphaned) VALUES (?1, ?2)";
+const INSERT_MESSAGE: &str = "INSERT INTO orchestrator_queue (instance_key, kind, is_start, visible_at_ms, work_item) \
+     VALUES (?1, ?2, ?3, ?4, ?5)";
+const MARK_READY: &str = "UPDATE instances SET ready_seq = ?2 WHERE instance_key = ?1";
+const CLEAR_ORPHANED: &str = "UPDATE instances SET orphaned = 0 WHERE instance_key = ?1";
+/// Computes anew whether an instance is ready, and whether its messages are orphans.
+macro_rules! refresh_sql {
+    ($condition:literal) => {
+        concat!(
+            "UPDATE instances SET \
+             ready_seq = CASE WHEN startable = 1 OR EXISTS (SELECT 1 FROM orchestrator_queue AS q \
+                     WHERE q.instance_key = ?1 AND q.is_start = 1 AND q.visible_at_ms = 0) \
+                 THEN (SELECT min(q.seq) FROM orchestrator_queue AS q \
+                     WHERE q.instance_key = ?1 AND q.visible_at_ms = 0) END, \
+             orphaned = startable = 0 \
+                 AND NOT EXISTS (SELECT 1 FROM orchestrator_queue AS q \
+                     WHERE q.instance_key = ?1 AND q.is_start = 1) \
+                 AND EXISTS (SELECT 1 FROM orchestrator_queue AS q \
+                     WHERE q.instance_key = ?1 AND q.visible_at_ms = 0) \
+                 AND NOT EXISTS (SELECT 1 FROM orchestrator_queue AS q \
+                     WHERE q.instance_key = ?1 AND q.visible_at_ms = 0 AND q.kind <> 'ExternalRaisedPersistent') \
+             WHERE instance_key = ?1",
+            $condition,
+            " RETURNING ready_seq IS NOT NULL OR orphaned"
+        )
+    };
+}
+const REFRESH: &str = refresh_sql!(" AND lock_token IS NULL");
+const EXPOSE: &str = refresh_sql!("");
+const SELECT_ORPHANED: &str =
+    "SELECT instance_key FROM instances WHERE orphaned = 1 AND lock_token IS NULL LIMIT 64";
+const DELETE_VISIBLE: &str = "DELETE FROM orchestrator_queue WHERE instance_key = ?1 AND visible_at_ms = 0";
+const DELETE_EMPTY: &str = "DELETE FROM instances WHERE instance_key = ?1 AND created_at_ms IS NULL \
+     AND NOT EXISTS (SELECT 1 FROM executions WHERE executions.instance_key = ?1) \
+     AND NOT EXISTS (SELECT 1 FROM orchestrator_queue WHERE orchestrator_queue.instance_key = ?1)";
+
+/// What decides whether a new message makes its instance ready.
+struct Inbox {
+    key: i64,
+    startable: bool,
+    ready: bool,
+    locked: bool,
+    orphaned: bool,
+}
+
+/// Puts a message into the queue, visible now or from `visible_at_ms` on.
+pub(crate) fn insert(
+    scope: &mut Scope<'_>,
+    message: &Message,
+    visible_at_ms: Option<i64>,
+) -> Result<(), Failure> {
+    let visible_at_ms = visible_at_ms.filter(|at_ms| *at_ms > scope.now.wall_ms).unwrap_or(0);
+    let inbox = find_or_create(scope.conn, message, visible_at_ms)?;
+    scope.conn.prepare_cached(INSERT_MESSAGE)?.execute(params![
+        inbox.key,
+        message.kind,
+        message.is_start,
+        visible_at_ms,
+        message.work_item
+    ])?;
+    if visible_at_ms > 0 && !message.is_start {
+        return Ok(());
+    }
+    if inbox.startable {
+        if !inbox.locked && !inbox.ready && visible_at_ms == 0 {
+            let seq = scope.conn.last_insert_rowid();
+            scope.conn.prepare_cached(MARK_READY)?.execute(params![inbox.key, seq])?;
+            scope.effects.turns = true;
+        }
+    } else if message.is_queue_message && inbox.orphaned {
+        // The next fetch takes orphans away, even if it finds nothing else.
+        scope.effects.turns = true;
+    } else {
+        refresh(scope, inbox.key)?;
+    }
+    Ok(())
+}
+
+fn find_or_create(conn: &Connection, message: &Message, visible_at_ms: i64) -> Result<Inbox, Failure> {
+    let found = conn
+        .prepare_cached(SELECT_INBOX)?
+        .query_row([&message.instance_id], |row| {
+            Ok(Inbox {
+                key: row.get(0)?,
+                startable: row.get(1)?,
+                ready: row.get(2)?,
+                locked: row.get(3)?,
+                orphaned: row.get(4)?,
+            })
+        })
+        .optional()?;
+    if let Some(inbox) = found {
+        return Ok(inbox);
+    }
+    let orphaned = message.is_queue_message && visible_at_ms == 0;
+    conn.prepare_cached(INSERT_INBOX)?.execute(params![message.instance_id, orphaned])?;
+    Ok(Inbox { key: conn.last_insert_rowid(), startable: false, ready: false, locked: false, orphaned })
+}
+
+/// Finds the instance's oldest visible message again, if nobody holds the instance.
+pub(crate) fn refresh(scope: &mut Scope<'_>, key: i64) -> Result<(), Failure> {
+    run_refresh(scope, REFRESH, key).map(|_| ())
+}
+
+/// The same although a lock is left: it has expired. Tells whether there is a message.
+pub(crate) fn expose(scope: &mut Scope<'_>, key: i64) -> Result<bool, Failure> {
+    run_refresh(scope, EXPOSE, key)
+}
+
+fn run_refresh(scope: &mut Scope<'_>, sql: &str, key: i64) -> Result<bool, Failure> {
+    let ready: Option<bool> =
+        scope.conn.prepare_cached(sql)?.query_row([key], |row| row.get(0)).optional()?;
+    let ready = ready.unwrap_or(false);
+    scope.effects.turns |= ready;
+    Ok(ready)
+}
+
+/// Takes away the messages of instances that have nothing but queue messages and no start on its way.
+pub(crate) fn sweep_orphans(conn: &Connection) -> rusqlite::Result<usize> {
+    let keys: Vec<i64> = conn
+        .prepare_cached(SELECT_ORPHANED)?
+        .query_map([], |row| row.get(0))?
+        .collect::<rusqlite::Result<_>>()?;
+    for key in &keys {
+        conn.prepare_cached(DELETE_VISIBLE)?.execute([key])?;
+        conn.prepare_cached(CLEAR_ORPHANED)?.execute([key])?;
+        conn.prepare_cached(DELETE_EMPTY)?.execute([key])?;
+    }
+    Ok(keys.len())
+}

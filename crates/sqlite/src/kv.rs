@@ -1,0 +1,107 @@
+//! The key-value store of an instance: a base that completed executions left, and the current execution's delta.
+
+use std::collections::HashMap;
+
+use everturn_core::{Event, EventKind, KvEntry};
+use rusqlite::{Connection, OptionalExtension, params};
+
+use crate::moment::{stored_ms, unsigned};
+use crate::operation::Failure;
+
+/// One write of a turn.
+#[derive(Debug)]
+pub(crate) enum KvChange {
+    Set { key: String, value: String, at_ms: i64 },
+    Clear { key: String, at_ms: i64 },
+    ClearAll { at_ms: i64 },
+}
+
+impl KvChange {
+    /// The write an event stands for, if it stands for one.
+    pub(crate) fn of(event: &Event) -> Option<Self> {
+        let at_ms = stored_ms(event.timestamp_ms);
+        match &event.kind {
+            EventKind::KeyValueSet { key, value, last_updated_at_ms } => Some(Self::Set {
+                key: key.clone(),
+                value: value.clone(),
+                at_ms: stored_ms(*last_updated_at_ms),
+            }),
+            EventKind::KeyValueCleared { key } => Some(Self::Clear { key: key.clone(), at_ms }),
+            EventKind::KeyValuesCleared => Some(Self::ClearAll { at_ms }),
+            _ => None,
+        }
+    }
+}
+
+const SET: &str = "INSERT INTO kv_delta (instance_key, key, value, last_updated_at_ms) VALUES (?1, ?2, ?3, ?4) \
+     ON CONFLICT (instance_key, key) DO UPDATE SET value = ?3, last_updated_at_ms = ?4";
+const CLEAR_DELTA: &str = "DELETE FROM kv_delta WHERE instance_key = ?1";
+const HIDE_BASE: &str = "INSERT INTO kv_delta (instance_key, key, value, last_updated_at_ms) \
+     SELECT instance_key, key, NULL, ?2 FROM kv_base WHERE instance_key = ?1";
+const MERGE_CLEARED: &str = "DELETE FROM kv_base WHERE instance_key = ?1 AND key IN \
+     (SELECT key FROM kv_delta WHERE kv_delta.instance_key = ?1 AND value IS NULL)";
+const MERGE_SET: &str = "INSERT INTO kv_base (instance_key, key, value, last_updated_at_ms) \
+     SELECT instance_key, key, value, last_updated_at_ms FROM kv_delta \
+     WHERE instance_key = ?1 AND value IS NOT NULL \
+     ON CONFLICT (instance_key, key) DO UPDATE SET value = excluded.value, \
+         last_updated_at_ms = excluded.last_updated_at_ms";
+const SELECT_SNAPSHOT: &str = "SELECT key, value, last_updated_at_ms FROM kv_base WHERE instance_key = ?1";
+const SELECT_VALUE: &str = "SELECT CASE WHEN d.key IS NOT NULL THEN d.value ELSE b.value END FROM instances AS i \
+     LEFT JOIN kv_delta AS d ON d.instance_key = i.instance_key AND d.key = ?2 \
+     LEFT JOIN kv_base AS b ON b.instance_key = i.instance_key AND b.key = ?2 WHERE i.instance_id = ?1";
+const SELECT_MERGED: &str = "SELECT d.key, d.value FROM instances AS i \
+     JOIN kv_delta AS d ON d.instance_key = i.instance_key WHERE i.instance_id = ?1 AND d.value IS NOT NULL \
+     UNION ALL SELECT b.key, b.value FROM instances AS i \
+     JOIN kv_base AS b ON b.instance_key = i.instance_key WHERE i.instance_id = ?1 \
+     AND NOT EXISTS (SELECT 1 FROM kv_delta AS d WHERE d.instance_key = i.instance_key AND d.key = b.key)";
+
+/// Writes a turn's changes into the delta.
+pub(crate) fn apply(conn: &Connection, key: i64, changes: &[KvChange]) -> Result<(), Failure> {
+    for change in changes {
+        match change {
+            KvChange::Set { key: name, value, at_ms } => {
+                conn.prepare_cached(SET)?.execute(params![key, name, value, at_ms])?;
+            }
+            KvChange::Clear { key: name, at_ms } => {
+                conn.prepare_cached(SET)?.execute(params![key, name, None::<String>, at_ms])?;
+            }
+            KvChange::ClearAll { at_ms } => {
+                conn.prepare_cached(CLEAR_DELTA)?.execute([key])?;
+                conn.prepare_cached(HIDE_BASE)?.execute(params![key, at_ms])?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Merges the delta into the base: the execution has ended.
+pub(crate) fn merge(conn: &Connection, key: i64) -> Result<(), Failure> {
+    conn.prepare_cached(MERGE_CLEARED)?.execute([key])?;
+    conn.prepare_cached(MERGE_SET)?.execute([key])?;
+    conn.prepare_cached(CLEAR_DELTA)?.execute([key])?;
+    Ok(())
+}
+
+/// What completed executions left.
+pub(crate) fn snapshot(conn: &Connection, key: i64) -> rusqlite::Result<HashMap<String, KvEntry>> {
+    conn.prepare_cached(SELECT_SNAPSHOT)?
+        .query_map([key], |row| {
+            let last_updated_at_ms = unsigned(row.get(2)?);
+            Ok((row.get(0)?, KvEntry { value: row.get(1)?, last_updated_at_ms }))
+        })?
+        .collect()
+}
+
+/// A key as clients see it.
+pub(crate) fn value(conn: &Connection, instance_id: &str, key: &str) -> rusqlite::Result<Option<String>> {
+    let found: Option<Option<String>> =
+        conn.prepare_cached(SELECT_VALUE)?.query_row([instance_id, key], |row| row.get(0)).optional()?;
+    Ok(found.flatten())
+}
+
+/// All keys as clients see them.
+pub(crate) fn all_values(conn: &Connection, instance_id: &str) -> rusqlite::Result<HashMap<String, String>> {
+    conn.prepare_cached(SELECT_MERGED)?
+        .query_map([instance_id], |row| Ok((row.get(0)?, row.get(1)?)))?
+        .collect()
+}

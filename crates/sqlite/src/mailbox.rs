@@ -1,0 +1,92 @@
+//! The way to the writer.
+
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::writer::Letter;
+
+/// What callers put down for the writer, in order. The writer takes everything at once.
+#[derive(Default)]
+pub(crate) struct Mailbox {
+    state: Mutex<State>,
+    arrived: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    letters: Vec<Letter>,
+    /// No more calls are taken; what is in the box is still done.
+    closed: bool,
+    /// The writer is gone; nothing is done any more.
+    abandoned: bool,
+}
+
+/// What a look into the mailbox brought.
+pub(crate) struct Arrivals {
+    pub(crate) letters: Vec<Letter>,
+    pub(crate) closed: bool,
+}
+
+impl Mailbox {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts a letter down. Gives it back if the mailbox is closed.
+    pub(crate) fn send(&self, letter: Letter) -> Result<(), Letter> {
+        let mut state = self.state();
+        if state.closed {
+            return Err(letter);
+        }
+        state.letters.push(letter);
+        drop(state);
+        self.arrived.notify_one();
+        Ok(())
+    }
+
+    /// Puts down what must be done even while the writer is closing: work is handed back, a waiter leaves.
+    pub(crate) fn send_last(&self, letter: Letter) {
+        let mut state = self.state();
+        if !state.abandoned {
+            state.letters.push(letter);
+            drop(state);
+            self.arrived.notify_one();
+        }
+    }
+
+    /// Takes no more calls; the writer ends when it has done what is there.
+    pub(crate) fn close(&self) {
+        self.state().closed = true;
+        self.arrived.notify_one();
+    }
+
+    /// The writer is gone: whatever is still there is dropped, and its callers notice.
+    pub(crate) fn abandon(&self) {
+        let mut state = self.state();
+        state.closed = true;
+        state.abandoned = true;
+        let letters = std::mem::take(&mut state.letters);
+        drop(state);
+        // Dropped outside the lock: a letter's drop may hand work back, which comes here.
+        drop(letters);
+    }
+
+    /// Waits for letters up to `wait` (for ever if `None`), and takes all there are.
+    pub(crate) fn take(&self, wait: Option<Duration>) -> Arrivals {
+        let deadline = wait.and_then(|wait| Instant::now().checked_add(wait));
+        let mut state = self.state();
+        while state.letters.is_empty() && !state.closed {
+            state = match deadline {
+                None => self.arrived.wait(state).unwrap_or_else(PoisonError::into_inner),
+                Some(deadline) => {
+                    let left = deadline.saturating_duration_since(Instant::now());
+                    if left.is_zero() {
+                        break;
+                    }
+                    self.arrived.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+        }
+        Arrivals { letters: std::mem::take(&mut state.letters), closed: state.closed }
+    }
+}

@@ -1,0 +1,158 @@
+//! Opening a database: pragmas, schema, the locks of the dead, and the writer's thread.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rusqlite::{Connection, OpenFlags};
+use tokio::sync::{oneshot, watch};
+
+use crate::error::SqliteError;
+use crate::mailbox::Mailbox;
+use crate::options::SqliteOptions;
+use crate::process_lock::{OpeningLock, ProcessLock};
+use crate::shared::Shared;
+use crate::url::Location;
+use crate::writer::{Bounds, Writer};
+use crate::{checkpoint, pragmas, schema, writer_thread};
+
+/// The oldest SQLite that can be trusted with a log that several connections write and move: older ones can lose pages.
+const SQLITE_VERSION_MIN: i32 = 3_051_003;
+
+/// Opens the database on its writer's thread; returns what becomes true when that thread has ended.
+pub(crate) async fn start(
+    location: Location,
+    options: SqliteOptions,
+    mailbox: Arc<Mailbox>,
+    shared: Arc<Shared>,
+) -> Result<watch::Receiver<bool>, SqliteError> {
+    let (opened, is_open) = oneshot::channel();
+    let (end, ended) = watch::channel(false);
+    let thread = move || {
+        let _end = End { mailbox: Arc::clone(&mailbox), end };
+        match open(&location, &options, Arc::clone(&mailbox), shared) {
+            Ok((writer, lock)) => {
+                // A caller that did not wait for the opening drops the provider's handle as well.
+                if opened.send(Ok(())).is_ok() {
+                    writer_thread::run(writer, &mailbox);
+                }
+                drop(lock);
+            }
+            // A caller that no longer listens need not know.
+            Err(error) => drop(opened.send(Err(error))),
+        }
+    };
+    std::thread::Builder::new()
+        .name("everturn-sqlite".to_owned())
+        .spawn(thread)
+        .map_err(|error| SqliteError::io("starting the writer's thread", error))?;
+    match is_open.await {
+        Ok(opened) => opened.map(|()| ended),
+        Err(_) => Err(SqliteError::closed("opening: the writer's thread ended")),
+    }
+}
+
+/// Says that the thread has ended, even by a panic.
+struct End {
+    mailbox: Arc<Mailbox>,
+    end: watch::Sender<bool>,
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        self.mailbox.abandon();
+        self.end.send_replace(true);
+    }
+}
+
+fn open(
+    location: &Location,
+    options: &SqliteOptions,
+    mailbox: Arc<Mailbox>,
+    shared: Arc<Shared>,
+) -> Result<(Writer, Option<ProcessLock>), SqliteError> {
+    check_version(rusqlite::version_number())?;
+    let bounds = Bounds {
+        operations_max: options.batch_operations_max.max(1),
+        payload_bytes_max: options.batch_payload_bytes_max.max(1),
+        busy_timeout: options.busy_timeout,
+    };
+    let (conn, lock) = match location {
+        Location::Memory => (open_memory(options)?, None),
+        Location::File { path, create } => {
+            let (conn, lock) = open_file(path, *create, options)?;
+            (conn, Some(lock))
+        }
+    };
+    let in_file = lock.is_some();
+    let clock = Arc::clone(&options.clock);
+    let writer = Writer::new(conn, in_file, clock, mailbox, shared, bounds)
+        .map_err(|error| SqliteError::sqlite("starting the writer", error))?;
+    Ok((writer, lock))
+}
+
+fn check_version(version: i32) -> Result<(), SqliteError> {
+    if version >= SQLITE_VERSION_MIN {
+        Ok(())
+    } else {
+        Err(SqliteError::database(format!(
+            "SQLite {version} can corrupt a database that several connections use; {SQLITE_VERSION_MIN} is needed"
+        )))
+    }
+}
+
+fn open_memory(options: &SqliteOptions) -> Result<Connection, SqliteError> {
+    let mut conn = Connection::open_in_memory()
+        .map_err(|error| SqliteError::sqlite("opening a database in memory", error))?;
+    pragmas::set_up_writer(&conn, false, options.synchronous)?;
+    schema::migrate(&mut conn)?;
+    Ok(conn)
+}
+
+fn open_file(
+    path: &Path,
+    create: bool,
+    options: &SqliteOptions,
+) -> Result<(Connection, ProcessLock), SqliteError> {
+    let mut flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    if create {
+        flags |= OpenFlags::SQLITE_OPEN_CREATE;
+    } else if !path.exists() {
+        return Err(SqliteError::database(format!("opening {}: there is no such file", path.display())));
+    }
+    let lock = OpeningLock::take(path)?;
+    let mut conn = Connection::open_with_flags(path, flags)
+        .map_err(|error| SqliteError::sqlite(format_args!("opening {}", path.display()), error))?;
+    // Others may be opening the file, or recovering it.
+    conn.busy_timeout(std::time::Duration::from_secs(10))
+        .map_err(|error| SqliteError::sqlite("setting the busy timeout", error))?;
+    pragmas::set(&conn, "journal_mode", "WAL", "wal")?;
+    schema::migrate(&mut conn)?;
+    pragmas::set_up_writer(&conn, true, options.synchronous)?;
+    if lock.is_alone() {
+        // What a crash left in the log goes into the file before anything relies on it.
+        checkpoint::truncate(&conn)?;
+        free_locks_of_the_dead(&mut conn)?;
+    }
+    Ok((conn, lock.share()?))
+}
+
+const FREE_MESSAGES: &str = "UPDATE orchestrator_queue SET tagged = 0 WHERE tagged = 1";
+const FREE_INSTANCES: &str = "UPDATE instances SET lock_token = NULL, locked_until_ms = NULL, lock_ms = NULL, \
+     ready_seq = CASE WHEN startable = 1 OR EXISTS (SELECT 1 FROM orchestrator_queue AS q \
+             WHERE q.instance_key = instances.instance_key AND q.is_start = 1 AND q.visible_at_ms = 0) \
+         THEN (SELECT min(q.seq) FROM orchestrator_queue AS q \
+             WHERE q.instance_key = instances.instance_key AND q.visible_at_ms = 0) END \
+     WHERE lock_token IS NOT NULL";
+const FREE_ACTIVITIES: &str = "UPDATE worker_queue SET lock_token = NULL, locked_until_ms = NULL, lock_ms = NULL, \
+     ready = visible_at_ms = 0 WHERE lock_token IS NOT NULL";
+const FREE_SESSIONS: &str = "DELETE FROM sessions";
+
+/// Nobody else has the file open, so nobody holds anything in it. The attempts stay counted.
+fn free_locks_of_the_dead(conn: &mut Connection) -> Result<(), SqliteError> {
+    let failed = |error| SqliteError::sqlite("freeing the locks of the dead", error);
+    let transaction = conn.transaction().map_err(failed)?;
+    for sql in [FREE_MESSAGES, FREE_INSTANCES, FREE_ACTIVITIES, FREE_SESSIONS] {
+        transaction.execute(sql, []).map_err(failed)?;
+    }
+    transaction.commit().map_err(failed)
+}

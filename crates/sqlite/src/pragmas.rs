@@ -1,0 +1,75 @@
+//! How each connection is set up. Every pragma is read back: SQLite ignores a value it does not know.
+
+use rusqlite::Connection;
+
+use crate::error::SqliteError;
+use crate::options::Synchronous;
+
+/// Marks the file as ours: "Evtn".
+pub(crate) const APPLICATION_ID: i64 = 0x4576_746E;
+
+/// The log is cut to this size when it is emptied.
+const JOURNAL_SIZE_LIMIT: i64 = 64 * 1024 * 1024;
+/// Statements that are kept prepared: all there are.
+const PREPARED_STATEMENTS: usize = 256;
+
+/// Sets up the connection that writes.
+pub(crate) fn set_up_writer(
+    conn: &Connection,
+    in_file: bool,
+    synchronous: Synchronous,
+) -> Result<(), SqliteError> {
+    conn.set_prepared_statement_cache_capacity(PREPARED_STATEMENTS);
+    // Waiting for another process is the writer's own business: it serves others meanwhile.
+    set(conn, "busy_timeout", "0", "0")?;
+    set(conn, "foreign_keys", "OFF", "0")?;
+    // Savepoints keep their undo pages here.
+    set(conn, "temp_store", "MEMORY", "2")?;
+    if in_file {
+        set(conn, "journal_mode", "WAL", "wal")?;
+        let level = match synchronous {
+            Synchronous::Full => ("FULL", "2"),
+            Synchronous::Normal => ("NORMAL", "1"),
+        };
+        set(conn, "synchronous", level.0, level.1)?;
+        // Only macOS has a stronger sync than fsync; elsewhere this changes nothing.
+        let strong = if synchronous == Synchronous::Full { ("ON", "1") } else { ("OFF", "0") };
+        set(conn, "fullfsync", strong.0, strong.1)?;
+        set(conn, "checkpoint_fullfsync", strong.0, strong.1)?;
+        set(conn, "wal_autocheckpoint", "0", "0")?;
+        let limit = JOURNAL_SIZE_LIMIT.to_string();
+        set(conn, "journal_size_limit", &limit, &limit)?;
+    }
+    Ok(())
+}
+
+/// Sets up a connection that only reads.
+pub(crate) fn set_up_reader(conn: &Connection) -> Result<(), SqliteError> {
+    conn.set_prepared_statement_cache_capacity(PREPARED_STATEMENTS);
+    // A reader only ever waits for recovery after a crash.
+    set(conn, "busy_timeout", "1000", "1000")?;
+    set(conn, "query_only", "ON", "1")
+}
+
+/// Sets a pragma and reads it back.
+pub(crate) fn set(conn: &Connection, name: &str, value: &str, expected: &str) -> Result<(), SqliteError> {
+    let failed = |error| SqliteError::sqlite(format_args!("setting {name} to {value}"), error);
+    conn.pragma_update(None, name, value).map_err(failed)?;
+    let actual = read(conn, name)?;
+    if actual == expected {
+        Ok(())
+    } else {
+        Err(SqliteError::database(format!("setting {name} to {value}: it stayed at {actual}")))
+    }
+}
+
+/// The value of a pragma as text.
+pub(crate) fn read(conn: &Connection, name: &str) -> Result<String, SqliteError> {
+    conn.pragma_query_value(None, name, |row| {
+        Ok(match row.get_ref(0)? {
+            rusqlite::types::ValueRef::Integer(number) => number.to_string(),
+            other => String::from_utf8_lossy(other.as_bytes_or_null()?.unwrap_or_default()).into_owned(),
+        })
+    })
+    .map_err(|error| SqliteError::sqlite(format_args!("reading {name}"), error))
+}

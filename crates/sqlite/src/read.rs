@@ -1,0 +1,251 @@
+//! Reads: histories, statuses and figures, without the writer.
+
+use everturn_core::{Event, EventKind, OrchestrationStatus, SystemStats};
+use everturn_provider::{ProviderError, status_of};
+use rusqlite::{Connection, OptionalExtension, params};
+
+use crate::columns;
+use crate::history;
+use crate::moment::unsigned;
+use crate::provider::SqliteProvider;
+
+/// Events read in one go: a page is read and decoded in a few milliseconds, and then others may run.
+const PAGE_EVENTS: i64 = 512;
+/// Bytes after which a page ends earlier.
+const PAGE_BYTES: usize = 1024 * 1024;
+/// How often a history that shrinks under the reader is read again.
+const REREADS: usize = 3;
+
+const SELECT_KEY: &str = "SELECT instance_key FROM instances WHERE instance_id = ?1";
+const SELECT_LATEST: &str = "SELECT i.instance_key, max(e.execution_id) FROM instances AS i \
+     JOIN executions AS e ON e.instance_key = i.instance_key WHERE i.instance_id = ?1 GROUP BY i.instance_key";
+const SELECT_COUNT: &str = "SELECT event_count FROM executions WHERE instance_key = ?1 AND execution_id = ?2";
+const SELECT_EVENTS: &str = "SELECT event_id, event_data FROM history \
+     WHERE instance_key = ?1 AND execution_id = ?2 AND event_id > ?3 ORDER BY event_id LIMIT ?4";
+const SELECT_CUSTOM_STATUS: &str =
+    "SELECT custom_status, custom_status_version FROM instances WHERE instance_id = ?1";
+const SELECT_STATUS_EVENTS: &str = "SELECT h.event_id, h.event_data FROM executions AS e JOIN history AS h \
+     ON h.instance_key = e.instance_key AND h.execution_id = e.execution_id \
+     AND h.event_id IN (e.start_event_id, e.outcome_event_id, (SELECT max(l.event_id) FROM history AS l \
+         WHERE l.instance_key = e.instance_key AND l.execution_id = e.execution_id)) \
+     WHERE e.instance_key = ?1 AND e.execution_id = ?2 ORDER BY h.event_id";
+const SELECT_NAME: &str = "SELECT orchestration_name, orchestration_version FROM instances \
+     WHERE instance_id = ?1 AND created_at_ms IS NOT NULL";
+const SELECT_STATS: &str = "SELECT i.instance_key, coalesce(e.event_count, 0), coalesce(e.event_bytes, 0), \
+     coalesce(e.carried_count, 0) FROM instances AS i LEFT JOIN executions AS e \
+     ON e.instance_key = i.instance_key AND e.execution_id = i.current_execution_id \
+     WHERE i.instance_id = ?1 AND i.created_at_ms IS NOT NULL";
+const SELECT_KV_STATS: &str = "SELECT count(*), coalesce(sum(bytes), 0) FROM ( \
+     SELECT octet_length(value) AS bytes FROM kv_delta WHERE instance_key = ?1 AND value IS NOT NULL \
+     UNION ALL SELECT octet_length(b.value) FROM kv_base AS b WHERE b.instance_key = ?1 AND NOT EXISTS \
+         (SELECT 1 FROM kv_delta AS d WHERE d.instance_key = b.instance_key AND d.key = b.key))";
+
+/// The newest execution of an instance, with the instance's key.
+pub(crate) fn latest(conn: &Connection, instance_id: &str) -> rusqlite::Result<Option<(i64, i64)>> {
+    conn.prepare_cached(SELECT_LATEST)?
+        .query_row([instance_id], |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()
+}
+
+/// Some events as they are stored, and whether there may be more.
+struct Page {
+    events: Vec<(i64, Vec<u8>)>,
+    is_last: bool,
+}
+
+fn page(conn: &Connection, key: i64, execution_id: i64, after: i64) -> rusqlite::Result<Page> {
+    let mut select = conn.prepare_cached(SELECT_EVENTS)?;
+    let mut rows = select.query(params![key, execution_id, after, PAGE_EVENTS])?;
+    let mut events = Vec::new();
+    let mut bytes = 0;
+    while let Some(row) = rows.next()? {
+        let data = columns::bytes(row, 1)?;
+        bytes += data.len();
+        events.push((row.get(0)?, data));
+        if bytes >= PAGE_BYTES {
+            return Ok(Page { events, is_last: false });
+        }
+    }
+    let is_last = i64::try_from(events.len()).is_ok_and(|read| read < PAGE_EVENTS);
+    Ok(Page { events, is_last })
+}
+
+/// The events of an execution, in order. A damaged or missing event is an error, never a shorter list.
+pub(crate) async fn events(
+    provider: &SqliteProvider,
+    key: i64,
+    execution_id: i64,
+) -> Result<Vec<Event>, ProviderError> {
+    let mut missing = 0;
+    for _ in 0..=REREADS {
+        let expected = provider
+            .read_with("read", move |conn| {
+                let count = conn.prepare_cached(SELECT_COUNT)?.query_row([key, execution_id], |row| row.get(0));
+                Ok(count.optional()?.unwrap_or(0_i64))
+            })
+            .await?;
+        let events = all_pages(provider, key, execution_id).await?;
+        let expected = usize::try_from(expected).unwrap_or(0);
+        if events.len() >= expected {
+            return Ok(events);
+        }
+        // Deleted while it was read; or rows are lost.
+        missing = expected - events.len();
+    }
+    Err(ProviderError::damaged("read", format!("{missing} events of execution {execution_id} are missing")))
+}
+
+async fn all_pages(
+    provider: &SqliteProvider,
+    key: i64,
+    execution_id: i64,
+) -> Result<Vec<Event>, ProviderError> {
+    let mut events = Vec::new();
+    let mut after = 0;
+    loop {
+        let page = provider.read_with("read", move |conn| page(conn, key, execution_id, after)).await?;
+        for (event_id, data) in &page.events {
+            after = *event_id;
+            events.push(decode(execution_id, *event_id, data)?);
+        }
+        if page.is_last {
+            return Ok(events);
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+fn decode(execution_id: i64, event_id: i64, data: &[u8]) -> Result<Event, ProviderError> {
+    serde_json::from_slice(data).map_err(|error| {
+        let message = format!("event {event_id} of execution {execution_id} is damaged: {error}");
+        ProviderError::damaged("read", message).with_source(error)
+    })
+}
+
+/// `read`: the newest execution.
+pub(crate) async fn latest_history(
+    provider: &SqliteProvider,
+    instance: &str,
+) -> Result<Vec<Event>, ProviderError> {
+    let instance = instance.to_owned();
+    let found = provider.read_with("read", move |conn| latest(conn, &instance)).await?;
+    match found {
+        Some((key, execution_id)) => events(provider, key, execution_id).await,
+        None => Ok(Vec::new()),
+    }
+}
+
+/// `read_with_execution`.
+pub(crate) async fn history_of(
+    provider: &SqliteProvider,
+    instance: &str,
+    execution_id: u64,
+) -> Result<Vec<Event>, ProviderError> {
+    let instance = instance.to_owned();
+    let key = provider
+        .read_with("read_with_execution", move |conn| {
+            conn.prepare_cached(SELECT_KEY)?.query_row([instance], |row| row.get(0)).optional()
+        })
+        .await?;
+    match (key, history::stored_id("read_with_execution", "execution id", execution_id)) {
+        (Some(key), Ok(execution_id)) => events(provider, key, execution_id).await,
+        _ => Ok(Vec::new()),
+    }
+}
+
+/// `get_custom_status`.
+pub(crate) async fn custom_status(
+    provider: &SqliteProvider,
+    instance: &str,
+    last_seen_version: u64,
+) -> Result<Option<(Option<String>, u64)>, ProviderError> {
+    let instance = instance.to_owned();
+    let found = provider.read_with("get_custom_status", move |conn| stored_status(conn, &instance)).await?;
+    Ok(found.filter(|(_, version)| *version > last_seen_version))
+}
+
+fn stored_status(conn: &Connection, instance: &str) -> rusqlite::Result<Option<(Option<String>, u64)>> {
+    conn.prepare_cached(SELECT_CUSTOM_STATUS)?
+        .query_row([instance], |row| Ok((row.get(0)?, unsigned(row.get(1)?))))
+        .optional()
+}
+
+/// `read_status`: from the start, the outcome and the last event of the newest execution.
+pub(crate) async fn status(
+    provider: &SqliteProvider,
+    instance: &str,
+) -> Result<OrchestrationStatus, ProviderError> {
+    let id = instance.to_owned();
+    let found = provider
+        .read_with("read_status", move |conn| {
+            let Some((key, execution_id)) = latest(conn, &id)? else { return Ok(None) };
+            let events = conn
+                .prepare_cached(SELECT_STATUS_EVENTS)?
+                .query_map([key, execution_id], |row| Ok((row.get::<_, i64>(0)?, columns::bytes(row, 1)?)))?
+                .collect::<rusqlite::Result<Vec<_>>>()?;
+            // A status that cannot be read does not hide the result of the instance.
+            let (status, version) = stored_status(conn, &id).ok().flatten().unwrap_or_default();
+            Ok(Some((execution_id, events, status, version)))
+        })
+        .await?;
+    let Some((execution_id, stored, status, version)) = found else {
+        return Ok(OrchestrationStatus::NotFound);
+    };
+    let events = stored
+        .iter()
+        .map(|(event_id, data)| decode(execution_id, *event_id, data))
+        .collect::<Result<Vec<_>, _>>()?;
+    Ok(status_of(&events, status, version))
+}
+
+/// `read_orchestration_name`: from the instance's row, else from its start event.
+pub(crate) async fn orchestration_name(
+    provider: &SqliteProvider,
+    instance: &str,
+) -> Result<Option<(String, String)>, ProviderError> {
+    let id = instance.to_owned();
+    let found = provider
+        .read_with("read_orchestration_name", move |conn| {
+            conn.prepare_cached(SELECT_NAME)?
+                .query_row([id], |row| Ok((row.get(0)?, row.get(1)?)))
+                .optional()
+        })
+        .await?;
+    if found.is_some() {
+        return Ok(found);
+    }
+    let history = latest_history(provider, instance).await?;
+    Ok(history.into_iter().find_map(|event| match event.kind {
+        EventKind::OrchestrationStarted { name, version, .. } => Some((name, version)),
+        _ => None,
+    }))
+}
+
+/// `get_instance_stats`.
+pub(crate) async fn stats(
+    provider: &SqliteProvider,
+    instance: &str,
+) -> Result<Option<SystemStats>, ProviderError> {
+    let instance = instance.to_owned();
+    provider
+        .read_with("get_instance_stats", move |conn| {
+            let found = conn
+                .prepare_cached(SELECT_STATS)?
+                .query_row([instance], |row| {
+                    Ok((row.get::<_, i64>(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
+                })
+                .optional()?;
+            let Some((key, event_count, event_bytes, carried)) = found else { return Ok(None) };
+            let (keys, bytes): (i64, i64) = conn
+                .prepare_cached(SELECT_KV_STATS)?
+                .query_row([key], |row| Ok((row.get(0)?, row.get(1)?)))?;
+            Ok(Some(SystemStats {
+                history_event_count: unsigned(event_count),
+                history_size_bytes: unsigned(event_bytes),
+                queue_pending_count: unsigned(carried),
+                kv_user_key_count: unsigned(keys),
+                kv_total_value_bytes: unsigned(bytes),
+            }))
+        })
+        .await
+}

@@ -1,0 +1,67 @@
+//! Connections that only read, beside the writer.
+
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use everturn_provider::ProviderError;
+use rusqlite::{Connection, OpenFlags};
+use tokio::sync::Semaphore;
+
+use crate::error::SqliteError;
+use crate::operation::storage_error;
+use crate::pragmas;
+
+/// A small pool of read-only connections, opened as they are needed.
+#[derive(Debug)]
+pub(crate) struct Readers {
+    path: PathBuf,
+    permits: Semaphore,
+    idle: Mutex<Vec<Connection>>,
+}
+
+impl Readers {
+    pub(crate) fn new(path: PathBuf, max: usize) -> Self {
+        Self { path, permits: Semaphore::new(max.max(1)), idle: Mutex::new(Vec::new()) }
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Vec<Connection>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs one short read. It reads whole rows into memory: nothing of the connection outlives it.
+    pub(crate) async fn run<T>(
+        &self,
+        operation: &str,
+        read: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> Result<T, ProviderError> {
+        let Ok(_permit) = self.permits.acquire().await else {
+            return Err(ProviderError::permanent(operation, "the provider is closed"));
+        };
+        let pooled = self.idle().pop();
+        let conn = match pooled {
+            Some(conn) => conn,
+            None => self.open().map_err(|error| {
+                ProviderError::retryable(operation, error.to_string()).with_source(error)
+            })?,
+        };
+        let outcome = read(&conn);
+        if !self.permits.is_closed() {
+            self.idle().push(conn);
+        }
+        outcome.map_err(|error| storage_error(operation, error))
+    }
+
+    fn open(&self) -> Result<Connection, SqliteError> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let conn = Connection::open_with_flags(&self.path, flags)
+            .map_err(|error| SqliteError::sqlite(format_args!("opening {}", self.path.display()), error))?;
+        pragmas::set_up_reader(&conn)?;
+        Ok(conn)
+    }
+
+    /// No more reads; the connections are closed.
+    pub(crate) fn close(&self) {
+        self.permits.close();
+        self.idle().clear();
+    }
+}

@@ -1,0 +1,126 @@
+//! The provider contract, on a file and with one operation a commit. Databases in memory are the same code without a
+//! file; they run the contract too, except for what damages rows from outside.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use everturn_conformance::{ProviderFactory, WorkerRowDamage};
+use everturn_provider::{Clock, ManualClock, Provider};
+use everturn_sqlite::{SqliteOptions, SqliteProvider};
+use rusqlite::Connection;
+use tempfile::TempDir;
+
+/// The moment at which every store begins.
+const BEGINNING_MS: u64 = 1_700_000_000_000;
+
+/// Stores in files of their own.
+struct FileFactory {
+    folder: TempDir,
+    clock: Arc<ManualClock>,
+    batch_operations_max: usize,
+    opened: Mutex<Option<Arc<SqliteProvider>>>,
+}
+
+impl FileFactory {
+    fn new(batch_operations_max: usize) -> Self {
+        Self {
+            folder: tempfile::tempdir().unwrap(),
+            clock: Arc::new(ManualClock::new(BEGINNING_MS)),
+            batch_operations_max,
+            opened: Mutex::new(None),
+        }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("store.db")
+    }
+
+    /// Changes rows past the provider, as a failing disk would.
+    fn damage(&self, sql: &str, params: impl rusqlite::Params) -> usize {
+        let conn = Connection::open(self.path()).unwrap();
+        conn.busy_timeout(std::time::Duration::from_secs(5)).unwrap();
+        conn.pragma_update(None, "ignore_check_constraints", "ON").unwrap();
+        conn.execute(sql, params).unwrap()
+    }
+}
+
+#[async_trait]
+impl ProviderFactory for FileFactory {
+    fn clock(&self) -> Arc<ManualClock> {
+        Arc::clone(&self.clock)
+    }
+
+    async fn open(&self) -> Arc<dyn Provider> {
+        let options = SqliteOptions {
+            clock: Arc::clone(&self.clock) as Arc<dyn Clock>,
+            batch_operations_max: self.batch_operations_max,
+            ..SqliteOptions::default()
+        };
+        let url = format!("sqlite:{}", self.path().display());
+        let provider = Arc::new(SqliteProvider::new(&url, Some(options)).await.unwrap());
+        *self.opened.lock().unwrap() = Some(Arc::clone(&provider));
+        provider
+    }
+
+    async fn reopen(&self, provider: Arc<dyn Provider>) -> Option<Arc<dyn Provider>> {
+        drop(provider);
+        let opened = self.opened.lock().unwrap().take();
+        opened.expect("a provider to close").close().await;
+        Some(self.open().await)
+    }
+
+    async fn damage_event(
+        &self,
+        _provider: &Arc<dyn Provider>,
+        instance: &str,
+        execution_id: u64,
+        event_id: u64,
+    ) {
+        let damaged = self.damage(
+            "UPDATE history SET event_data = '{damaged' WHERE execution_id = ?2 AND event_id = ?3 \
+             AND instance_key = (SELECT instance_key FROM instances WHERE instance_id = ?1)",
+            (instance, i64::try_from(execution_id).unwrap(), i64::try_from(event_id).unwrap()),
+        );
+        assert_eq!(damaged, 1, "there is such an event");
+    }
+
+    async fn damage_orchestrator_rows(&self, _provider: &Arc<dyn Provider>, instance: &str) -> bool {
+        let damaged = self.damage(
+            "UPDATE orchestrator_queue SET work_item = '{damaged' \
+             WHERE instance_key = (SELECT instance_key FROM instances WHERE instance_id = ?1)",
+            [instance],
+        );
+        damaged > 0
+    }
+
+    async fn damage_worker_rows(
+        &self,
+        _provider: &Arc<dyn Provider>,
+        instance: &str,
+        damage: WorkerRowDamage,
+    ) -> bool {
+        let sql = match damage {
+            WorkerRowDamage::Item => {
+                "UPDATE worker_queue SET work_item = CAST(x'ff00fe' AS TEXT) WHERE instance_id = ?1"
+            }
+            WorkerRowDamage::ItemAndIdentity => {
+                "UPDATE worker_queue SET work_item = '{damaged', instance_id = '', execution_id = 0, activity_id = 0 \
+                 WHERE instance_id = ?1"
+            }
+        };
+        self.damage(sql, [instance]) > 0
+    }
+}
+
+mod in_batches {
+    use super::FileFactory;
+
+    everturn_conformance::provider_tests!(FileFactory::new(512));
+}
+
+mod one_operation_a_commit {
+    use super::FileFactory;
+
+    everturn_conformance::provider_tests!(FileFactory::new(1));
+}

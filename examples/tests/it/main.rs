@@ -1,0 +1,7 @@
+//! Every example is run as the process that a reader would run.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, missing_docs)]
+
+mod built;
+mod every_example;
+mod killed_orders;
+mod order;
