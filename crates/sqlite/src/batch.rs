@@ -13,12 +13,15 @@ use crate::fetch_work_item::{self as work, AssignedWork, WorkAnswer};
 use crate::hand_back::{Assigned, HandBackGuard};
 use crate::inbox;
 use crate::locks::{self, Renewal, RenewLocks};
-use crate::operation::{Effects, Failure, Operation, Scope, Verb};
+use crate::operation::{Effects, Failure, Operation, Order, Scope, Verb};
 use crate::waiters::{TurnWaiter, Waiter, WorkWaiter};
 use crate::writer::{Inlet, Letter, Look, Writer, answer_nothing, refuse};
 
 /// How many candidates are looked at in one query.
 const CANDIDATES: i64 = 32;
+
+/// How many batches put the end of locks off because holders' calls are still waiting.
+const EXPIRY_DEFERRED_MAX: u32 = 16;
 
 /// Why a batch was lost.
 #[derive(Debug)]
@@ -78,6 +81,10 @@ impl Writer {
         batch.changes_before = self.conn.total_changes();
         self.look_for_foreign_commits()?;
         self.renew_late(batch)?;
+        if self.offer_owed && !batch.alone {
+            // A stream of operations must not keep those waiting who could work them off.
+            self.offer(batch)?;
+        }
         loop {
             if !batch.alone {
                 self.take_pending(batch);
@@ -185,10 +192,11 @@ impl Writer {
     fn offer(&mut self, batch: &mut Batch) -> Result<(), Lost> {
         self.turns.tidy();
         self.work.tidy();
+        self.offer_owed = false;
         if self.turns.is_empty() && self.work.is_empty() {
             return Ok(());
         }
-        if self.look.time || self.is_due(self.now()) {
+        if (self.look.time || self.is_due(self.now())) && self.may_expire() {
             let mut future_locks = std::mem::take(&mut self.future_locks);
             let woken = self.in_savepoint(|scope| kept(due::wake(scope, &mut future_locks)));
             self.future_locks = future_locks;
@@ -201,6 +209,16 @@ impl Writer {
         }
         self.offer_turns(batch)?;
         self.offer_work(batch)
+    }
+
+    /// Whether locks may end now: not while their holders' calls lie in the queue, unless that takes too long.
+    fn may_expire(&mut self) -> bool {
+        let holders_wait = self.pending.iter().any(|operation| operation.order() <= Order::Holder);
+        self.expiry_deferred = if holders_wait { self.expiry_deferred + 1 } else { 0 };
+        if self.expiry_deferred > EXPIRY_DEFERRED_MAX {
+            self.expiry_deferred = 0;
+        }
+        self.expiry_deferred == 0
     }
 
     fn offer_turns(&mut self, batch: &mut Batch) -> Result<(), Lost> {
@@ -221,7 +239,7 @@ impl Writer {
                     return Ok(());
                 }
                 if self.is_full(batch) {
-                    // The look is not finished: the next batch goes on.
+                    self.offer_owed = true;
                     return Ok(());
                 }
                 let Some(place) = self.turns.position(|waiter| waiter.accepts(candidate.pin())) else { continue };
@@ -283,6 +301,7 @@ impl Writer {
         let mut in_vain: Vec<usize> = Vec::new();
         while place < self.work.len() {
             if self.is_full(batch) {
+                self.offer_owed = true;
                 return Ok(());
             }
             let Some(waiter) = self.work.get(place) else { break };

@@ -77,7 +77,7 @@ macro_rules! refresh_sql {
         )
     };
 }
-const REFRESH: &str = refresh_sql!(" AND lock_token IS NULL");
+pub(crate) const REFRESH: &str = refresh_sql!(" AND lock_token IS NULL");
 const EXPOSE: &str = refresh_sql!("");
 const SELECT_ORPHANED: &str =
     "SELECT instance_key FROM instances WHERE orphaned = 1 AND lock_token IS NULL LIMIT 64";

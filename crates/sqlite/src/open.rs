@@ -13,7 +13,7 @@ use crate::process_lock::{OpeningLock, ProcessLock};
 use crate::shared::Shared;
 use crate::url::Location;
 use crate::writer::{Bounds, Writer};
-use crate::{checkpoint, pragmas, schema, writer_thread};
+use crate::{checkpoint, inbox, pragmas, schema, writer_thread};
 
 /// The oldest SQLite that can be trusted with a log that several connections write and move: older ones can lose pages.
 const SQLITE_VERSION_MIN: i32 = 3_051_003;
@@ -136,23 +136,34 @@ fn open_file(
     Ok((conn, lock.share()?))
 }
 
-const FREE_MESSAGES: &str = "UPDATE orchestrator_queue SET tagged = 0 WHERE tagged = 1";
-const FREE_INSTANCES: &str = "UPDATE instances SET lock_token = NULL, locked_until_ms = NULL, lock_ms = NULL, \
-     ready_seq = CASE WHEN startable = 1 OR EXISTS (SELECT 1 FROM orchestrator_queue AS q \
-             WHERE q.instance_key = instances.instance_key AND q.is_start = 1 AND q.visible_at_ms = 0) \
-         THEN (SELECT min(q.seq) FROM orchestrator_queue AS q \
-             WHERE q.instance_key = instances.instance_key AND q.visible_at_ms = 0) END \
-     WHERE lock_token IS NOT NULL";
+// A lock that had expired when its holder died needs no help: its row is up for the taking.
+const LOCKED_INSTANCES: &str =
+    "SELECT instance_key FROM instances WHERE lock_token IS NOT NULL AND ready_seq IS NULL AND locked_until_ms >= 0";
+const FREE_MESSAGES: &str = "UPDATE orchestrator_queue SET tagged = 0 \
+     WHERE instance_key = ?1 AND visible_at_ms = 0 AND tagged = 1";
+const FREE_INSTANCE: &str = "UPDATE instances SET lock_token = NULL, locked_until_ms = NULL, lock_ms = NULL \
+     WHERE instance_key = ?1";
 const FREE_ACTIVITIES: &str = "UPDATE worker_queue SET lock_token = NULL, locked_until_ms = NULL, lock_ms = NULL, \
-     ready = visible_at_ms = 0 WHERE lock_token IS NOT NULL";
+     ready = visible_at_ms = 0 WHERE lock_token IS NOT NULL AND ready = 0 AND locked_until_ms >= 0";
 const FREE_SESSIONS: &str = "DELETE FROM sessions";
 
 /// Nobody else has the file open, so nobody holds anything in it. The attempts stay counted.
 fn free_locks_of_the_dead(conn: &mut Connection) -> Result<(), SqliteError> {
     let failed = |error| SqliteError::sqlite("freeing the locks of the dead", error);
     let transaction = conn.transaction().map_err(failed)?;
-    for sql in [FREE_MESSAGES, FREE_INSTANCES, FREE_ACTIVITIES, FREE_SESSIONS] {
-        transaction.execute(sql, []).map_err(failed)?;
-    }
+    free_all(&transaction).map_err(failed)?;
     transaction.commit().map_err(failed)
+}
+
+fn free_all(conn: &Connection) -> rusqlite::Result<()> {
+    let keys: Vec<i64> =
+        conn.prepare(LOCKED_INSTANCES)?.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
+    for key in keys {
+        conn.prepare_cached(FREE_MESSAGES)?.execute([key])?;
+        conn.prepare_cached(FREE_INSTANCE)?.execute([key])?;
+        conn.prepare_cached(inbox::REFRESH)?.query_row([key], |_row| Ok(()))?;
+    }
+    conn.execute(FREE_ACTIVITIES, [])?;
+    conn.execute(FREE_SESSIONS, [])?;
+    Ok(())
 }

@@ -86,6 +86,7 @@ impl SqliteProvider {
     }
 
     async fn open(location: Location, options: SqliteOptions) -> Result<Self, SqliteError> {
+        let location = location.absolute()?;
         let mailbox = Arc::new(Mailbox::default());
         let shared = Arc::new(Shared::default());
         let readers = match &location {

@@ -17,8 +17,9 @@ const PAGE_BYTES: usize = 1024 * 1024;
 const REREADS: usize = 3;
 
 const SELECT_KEY: &str = "SELECT instance_key FROM instances WHERE instance_id = ?1";
-const SELECT_LATEST: &str = "SELECT i.instance_key, max(e.execution_id) FROM instances AS i \
-     JOIN executions AS e ON e.instance_key = i.instance_key WHERE i.instance_id = ?1 GROUP BY i.instance_key";
+const SELECT_LATEST: &str = "SELECT e.instance_key, e.execution_id FROM instances AS i \
+     JOIN executions AS e ON e.instance_key = i.instance_key WHERE i.instance_id = ?1 \
+     ORDER BY e.execution_id DESC LIMIT 1";
 const SELECT_COUNT: &str = "SELECT event_count FROM executions WHERE instance_key = ?1 AND execution_id = ?2";
 const SELECT_EVENTS: &str = "SELECT event_id, event_data FROM history \
      WHERE instance_key = ?1 AND execution_id = ?2 AND event_id > ?3 ORDER BY event_id LIMIT ?4";

@@ -11,6 +11,18 @@ pub(crate) enum Location {
     File { path: PathBuf, create: bool },
 }
 
+impl Location {
+    /// The same place, whatever becomes of the current directory.
+    pub(crate) fn absolute(self) -> Result<Self, SqliteError> {
+        match self {
+            Self::Memory => Ok(Self::Memory),
+            Self::File { path, create } => std::path::absolute(&path)
+                .map(|path| Self::File { path, create })
+                .map_err(|error| SqliteError::io(format_args!("opening {}", path.display()), error)),
+        }
+    }
+}
+
 /// Reads `sqlite:{path}`, `sqlite://{path}` and `sqlite::memory:`, with `?mode=rwc` (the default), `rw` or `memory`.
 pub(crate) fn parse(url: &str) -> Result<Location, SqliteError> {
     let Some(rest) = url.strip_prefix("sqlite:") else {

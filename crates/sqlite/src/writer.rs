@@ -110,6 +110,9 @@ pub(crate) struct Writer {
     pub(crate) look: Look,
     pub(crate) own_locks: OwnLocks,
     pub(crate) future_locks: FutureLocks,
+    /// The last batch was full before everybody was served.
+    pub(crate) offer_owed: bool,
+    pub(crate) expiry_deferred: u32,
     /// Answers whose lock was half spent by the time they could be given.
     pub(crate) late: Assignments,
     /// When something becomes due next, as of the last look.
@@ -149,6 +152,8 @@ impl Writer {
             look: Look::EVERYWHERE,
             own_locks: OwnLocks::default(),
             future_locks: FutureLocks::default(),
+            offer_owed: false,
+            expiry_deferred: 0,
             late: Assignments::default(),
             next_due_ms: None,
             reads: Vec::new(),

@@ -50,14 +50,7 @@ pub(crate) async fn invoke(
     let mut task = AbortOnDrop(alive.spawn(activity));
     tokio::select! {
         biased;
-        ended = &mut task.0 => match ended {
-            Ok(result) => Ended::With(result),
-            Err(error) => match error.try_into_panic() {
-                // A panic outside the function itself: in the destructors of its future.
-                Ok(payload) => Ended::With(Err(panic_text(payload.as_ref()))),
-                Err(_cancelled) => Ended::Dropped,
-            },
-        },
+        // First, because whatever a withdrawn activity returns may only be its answer to the signal.
         () = withdrawal.signal.cancelled() => {
             // The activity's own token hangs on this one, so the code knows already.
             (withdrawal.tell)();
@@ -66,6 +59,14 @@ pub(crate) async fn invoke(
             }
             Ended::Withdrawn
         }
+        ended = &mut task.0 => match ended {
+            Ok(result) => Ended::With(result),
+            Err(error) => match error.try_into_panic() {
+                // A panic outside the function itself: in the destructors of its future.
+                Ok(payload) => Ended::With(Err(panic_text(payload.as_ref()))),
+                Err(_cancelled) => Ended::Dropped,
+            },
+        },
     }
 }
 
