@@ -296,6 +296,11 @@ impl State {
         true
     }
 
+    /// Whether a wait was given its signal, or a queue read its message.
+    pub(crate) fn was_answered(&self, event_id: u64) -> bool {
+        self.waits.was_answered(event_id) || self.queues.was_answered(event_id)
+    }
+
     /// A recorded cancellation of a subscription: it takes part in nothing any more.
     pub(crate) fn cancel_subscription(&mut self, kind: Droppable, event_id: u64) {
         match kind {

@@ -477,8 +477,9 @@ impl Writer {
         let Batch { todo, done, assigned, no_turn, no_work, alone, .. } = batch;
         self.wait_on(assigned);
         self.next_due_ms = None;
-        // Whoever waits looks again with the next wake, not at once: the store may be out for a while.
+        // Whoever waits looks again after a pause, or when an operation succeeds.
         self.look = Look::default();
+        self.lost_last = true;
         for waiter in no_turn.into_iter().chain(self.turns.take_once()) {
             refuse(waiter, ProviderError::retryable(TurnWaiter::NAME, reason));
         }

@@ -7,7 +7,7 @@ use rusqlite::{Connection, params};
 
 use crate::inbox;
 use crate::locks::row_of;
-use crate::moment::{Moment, length_ms, stored_ms, unsigned};
+use crate::moment::{Moment, unsigned};
 use crate::operation::{Failure, Scope};
 
 /// How many rows of a kind one batch wakes at most; the rest follows in the next.
@@ -128,6 +128,11 @@ struct Sighting {
 }
 
 impl FutureLocks {
+    /// When the next of them ends, by the monotonic clock.
+    pub(crate) fn next_end(&self) -> Option<Duration> {
+        self.seen.values().map(|sighting| sighting.ends).min()
+    }
+
     /// The locks from the future that have ended. Whatever is no longer there, or was renewed, is forgotten.
     fn ended(&mut self, scope: &Scope<'_>) -> Result<Vec<String>, Failure> {
         let now = scope.now;
@@ -164,9 +169,4 @@ impl FutureLocks {
 /// How long until the wall clock shows `due_ms`.
 pub(crate) fn until(due_ms: i64, now: Moment) -> Duration {
     Duration::from_millis(unsigned(due_ms.saturating_sub(now.wall_ms)))
-}
-
-/// The wall time at which a monotonic deadline falls, if no clock jumps.
-pub(crate) fn wall_of(deadline: Duration, now: Moment) -> i64 {
-    now.wall_ms.saturating_add(stored_ms(length_ms(deadline.saturating_sub(now.monotonic))))
 }

@@ -54,21 +54,28 @@ impl Mailbox {
         }
     }
 
-    /// Takes no more calls; the writer ends when it has done what is there.
-    pub(crate) fn close(&self) {
-        self.state().closed = true;
+    /// Takes no more calls; the writer ends when it has done what is there. The first to close announces it.
+    pub(crate) fn close(&self, announce: impl FnOnce()) {
+        let mut state = self.state();
+        if !state.closed {
+            announce();
+            state.closed = true;
+        }
+        drop(state);
         self.arrived.notify_one();
     }
 
-    /// The writer is gone: whatever is still there is dropped, and its callers notice.
-    pub(crate) fn abandon(&self) {
+    /// The writer is gone: whatever is still there is dropped, and its callers notice. Tells whether it was closed
+    /// before.
+    pub(crate) fn abandon(&self) -> bool {
         let mut state = self.state();
-        state.closed = true;
+        let was_closed = std::mem::replace(&mut state.closed, true);
         state.abandoned = true;
         let letters = std::mem::take(&mut state.letters);
         drop(state);
         // Dropped outside the lock: a letter's drop may hand work back, which comes here.
         drop(letters);
+        was_closed
     }
 
     /// Waits for letters up to `wait` (for ever if `None`), and takes all there are.

@@ -9,7 +9,7 @@ use tokio::sync::{oneshot, watch};
 use crate::error::SqliteError;
 use crate::mailbox::Mailbox;
 use crate::options::SqliteOptions;
-use crate::process_lock::{OpeningLock, ProcessLock};
+use crate::process_lock::{self, OpeningLock, ProcessLock};
 use crate::shared::Shared;
 use crate::url::Location;
 use crate::writer::{Bounds, Writer};
@@ -28,7 +28,7 @@ pub(crate) async fn start(
     let (opened, is_open) = oneshot::channel();
     let (end, ended) = watch::channel(false);
     let thread = move || {
-        let _end = End { mailbox: Arc::clone(&mailbox), end };
+        let _end = End { mailbox: Arc::clone(&mailbox), location: location.clone(), end };
         match open(&location, &options, Arc::clone(&mailbox), shared) {
             Ok((writer, lock)) => {
                 // A caller that did not wait for the opening drops the provider's handle as well.
@@ -54,12 +54,17 @@ pub(crate) async fn start(
 /// Says that the thread has ended, even by a panic.
 struct End {
     mailbox: Arc<Mailbox>,
+    location: Location,
     end: watch::Sender<bool>,
 }
 
 impl Drop for End {
     fn drop(&mut self) {
-        self.mailbox.abandon();
+        if self.mailbox.abandon()
+            && let Location::File { path, .. } = &self.location
+        {
+            process_lock::end_closing(path);
+        }
         self.end.send_replace(true);
     }
 }
@@ -119,6 +124,7 @@ fn open_file(
     } else if !path.exists() {
         return Err(SqliteError::database(format!("opening {}: there is no such file", path.display())));
     }
+    process_lock::wait_for_closing(path);
     let lock = OpeningLock::take(path)?;
     let mut conn = Connection::open_with_flags(path, flags)
         .map_err(|error| SqliteError::sqlite(format_args!("opening {}", path.display()), error))?;

@@ -1,8 +1,11 @@
 //! Who else has the file open: an operating-system lock beside it.
 
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use crate::error::SqliteError;
 
@@ -57,5 +60,44 @@ impl OpeningLock {
             self.file.lock_shared().map_err(failed)?;
         }
         Ok(ProcessLock { _file: self.file })
+    }
+}
+
+/// The files that this process is closing, and how many times.
+///
+/// A provider that was dropped still writes its last batch. Whoever opens the file again right away would not be alone,
+/// and would find locks of somebody who is as good as dead.
+static CLOSING: LazyLock<Mutex<HashMap<PathBuf, usize>>> = LazyLock::new(Mutex::default);
+
+/// How long an opening waits for a closing in the same process.
+const CLOSING_WAIT_MAX: Duration = Duration::from_secs(5);
+const CLOSING_PAUSE: Duration = Duration::from_millis(1);
+
+fn closing() -> MutexGuard<'static, HashMap<PathBuf, usize>> {
+    CLOSING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The file is about to be closed.
+pub(crate) fn begin_closing(database: &Path) {
+    *closing().entry(database.to_owned()).or_default() += 1;
+}
+
+/// The file is closed.
+pub(crate) fn end_closing(database: &Path) {
+    let mut closing = closing();
+    if let Some(count) = closing.get_mut(database) {
+        *count -= 1;
+        if *count == 0 {
+            closing.remove(database);
+        }
+    }
+}
+
+/// Waits until this process has closed the file as often as it was told to.
+pub(crate) fn wait_for_closing(database: &Path) {
+    let mut waited = Duration::ZERO;
+    while closing().contains_key(database) && waited < CLOSING_WAIT_MAX {
+        std::thread::sleep(CLOSING_PAUSE);
+        waited += CLOSING_PAUSE;
     }
 }

@@ -34,7 +34,7 @@ use crate::shared::Shared;
 use crate::url::{self, Location};
 use crate::waiters::FetchReply;
 use crate::writer::Letter;
-use crate::{fetch_orchestration_item, fetch_work_item, kv, open, read};
+use crate::{fetch_orchestration_item, fetch_work_item, kv, open, process_lock, read};
 
 /// A provider that keeps everything in one SQLite file, or in memory.
 ///
@@ -115,10 +115,18 @@ impl SqliteProvider {
         if let Some(readers) = &self.readers {
             readers.close();
         }
-        self.mailbox.close();
+        self.begin_closing();
         let mut ended = self.ended.clone();
         // An error means that the writer is gone, which is what is waited for.
         drop(ended.wait_for(|ended| *ended).await);
+    }
+
+    fn begin_closing(&self) {
+        self.mailbox.close(|| {
+            if let Some(readers) = &self.readers {
+                process_lock::begin_closing(readers.path());
+            }
+        });
     }
 
     /// How many transactions were committed that wrote something: the currency this provider is paid in.
@@ -212,7 +220,7 @@ impl Drop for Withdrawal<'_> {
 
 impl Drop for SqliteProvider {
     fn drop(&mut self) {
-        self.mailbox.close();
+        self.begin_closing();
     }
 }
 

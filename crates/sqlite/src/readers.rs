@@ -1,6 +1,6 @@
 //! Connections that only read, beside the writer.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use everturn_provider::ProviderError;
@@ -22,6 +22,11 @@ pub(crate) struct Readers {
 impl Readers {
     pub(crate) fn new(path: PathBuf, max: usize) -> Self {
         Self { path, permits: Semaphore::new(max.max(1)), idle: Mutex::new(Vec::new()) }
+    }
+
+    /// The database file.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
     }
 
     fn idle(&self) -> MutexGuard<'_, Vec<Connection>> {

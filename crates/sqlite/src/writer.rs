@@ -34,6 +34,8 @@ const CLOCK_LOOK: Duration = Duration::from_secs(1);
 const FOREIGN_PRESENCE: Duration = Duration::from_secs(1);
 /// Pause before the file is tried again while another process has it.
 pub(crate) const BUSY_PAUSE: Duration = Duration::from_micros(500);
+/// How long those who wait are left alone after a lost batch: the store may be out for a while.
+const LOST_PAUSE: Duration = Duration::from_millis(100);
 /// A commit that is cheaper than this is not worth waiting for company.
 const CHEAP_SYNC: Duration = Duration::from_micros(100);
 /// Bounds of the wait for the commits of turns that began early.
@@ -110,6 +112,8 @@ pub(crate) struct Writer {
     pub(crate) look: Look,
     pub(crate) own_locks: OwnLocks,
     pub(crate) future_locks: FutureLocks,
+    /// The last batch was lost.
+    pub(crate) lost_last: bool,
     /// The last batch was full before everybody was served.
     pub(crate) offer_owed: bool,
     pub(crate) expiry_deferred: u32,
@@ -152,6 +156,7 @@ impl Writer {
             look: Look::EVERYWHERE,
             own_locks: OwnLocks::default(),
             future_locks: FutureLocks::default(),
+            lost_last: false,
             offer_owed: false,
             expiry_deferred: 0,
             late: Assignments::default(),
@@ -206,12 +211,16 @@ impl Writer {
             return Some(Duration::ZERO);
         }
         let in_file = self.checkpointer.is_some();
+        if self.lost_last {
+            return Some(LOST_PAUSE);
+        }
         if self.turns.is_empty() && self.work.is_empty() {
             return (in_file && self.shared.watches.is_watched()).then_some(FOREIGN_LOOK);
         }
         let now = self.now();
-        let own = self.own_locks.next_deadline().map(|deadline| due::wall_of(deadline, now));
-        let due = [self.next_due_ms, own].into_iter().flatten().map(|due_ms| due::until(due_ms, now)).min();
+        let by_monotonic = self.next_deadline().map(|deadline| deadline.saturating_sub(now.monotonic));
+        let by_wall = self.next_due_ms.map(|due_ms| due::until(due_ms, now));
+        let due = [by_wall, by_monotonic].into_iter().flatten().min();
         let longest = if in_file { FOREIGN_LOOK } else { CLOCK_LOOK };
         Some(due.unwrap_or(longest).min(longest))
     }
@@ -224,8 +233,9 @@ impl Writer {
             self.note_version(version);
         }
         self.idle_ticks += 1;
+        let lost_last = std::mem::take(&mut self.lost_last);
         let ticks_per_look = if self.checkpointer.is_some() { 4 } else { 1 };
-        if self.idle_ticks >= ticks_per_look || self.is_due(self.now()) {
+        if self.idle_ticks >= ticks_per_look || lost_last || self.is_due(self.now()) {
             self.idle_ticks = 0;
             self.look = Look::EVERYWHERE;
         }
@@ -234,7 +244,12 @@ impl Writer {
     /// Whether time has brought something.
     pub(crate) fn is_due(&self, now: Moment) -> bool {
         self.next_due_ms.is_some_and(|due_ms| due_ms <= now.wall_ms)
-            || self.own_locks.next_deadline().is_some_and(|deadline| deadline <= now.monotonic)
+            || self.next_deadline().is_some_and(|deadline| deadline <= now.monotonic)
+    }
+
+    /// When the next lock ends that is judged by the monotonic clock.
+    fn next_deadline(&self) -> Option<Duration> {
+        [self.own_locks.next_deadline(), self.future_locks.next_end()].into_iter().flatten().min()
     }
 
     pub(crate) fn now(&self) -> Moment {
@@ -289,6 +304,7 @@ impl Writer {
         match ran {
             Ok(Ok(())) => {
                 self.panics = 0;
+                self.lost_last = false;
                 self.finish(batch);
             }
             Ok(Err(Lost(reason))) => self.lose(batch, &reason),

@@ -31,8 +31,9 @@ fn every_example_ends_by_itself_and_shows_its_idea() {
     for (name, key_line) in KEY_LINES {
         // A folder of its own: `order` puts its database where it is run.
         let folder = tempfile::tempdir().unwrap();
+        let mut program = Command::new(built::program(name));
         let began = Instant::now();
-        let output = Command::new(built::program(name)).current_dir(folder.path()).output().unwrap();
+        let output = program.current_dir(folder.path()).output().unwrap();
         let took = began.elapsed();
         let stdout = String::from_utf8_lossy(&output.stdout);
         let stderr = String::from_utf8_lossy(&output.stderr);

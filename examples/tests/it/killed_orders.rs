@@ -51,13 +51,18 @@ fn killed_orders_go_on_and_nothing_is_recorded_twice() {
 
 /// Where one order is made, in a folder of its own.
 struct Shop {
+    program: PathBuf,
     folder: TempDir,
     id: String,
 }
 
 impl Shop {
     fn open(number: usize) -> Self {
-        Self { folder: tempfile::tempdir().unwrap(), id: format!("killed-{number}") }
+        Self {
+            program: built::program("order"),
+            folder: tempfile::tempdir().unwrap(),
+            id: format!("killed-{number}"),
+        }
     }
 
     fn database(&self) -> PathBuf {
@@ -65,7 +70,7 @@ impl Shop {
     }
 
     fn start(&self) -> Child {
-        Command::new(built::program("order"))
+        Command::new(&self.program)
             .arg("--db")
             .arg(self.database())
             .args(["--order", &self.id, "--pace", PACE_MS])

@@ -1,6 +1,6 @@
 //! Queued events: first in, first out, by name.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 /// Unread messages and the reads that wait for them.
 #[derive(Debug, Default)]
@@ -11,6 +11,8 @@ pub(crate) struct Queues {
     next_arrival: u64,
     /// The queue of each read that waits.
     queue_of: HashMap<u64, String>,
+    /// Reads that returned a message.
+    returned: BTreeSet<u64>,
 }
 
 #[derive(Debug, Default)]
@@ -45,7 +47,7 @@ impl Queues {
         let queue = self.by_name.get_mut(self.queue_of.get(&token)?)?;
         let position = queue.readers.iter().position(|reader| reader.token == token)?;
         let arrival = queue.arrivals.remove(position)?;
-        queue.readers.remove(position);
+        self.returned.insert(queue.readers.remove(position).event_id);
         self.queue_of.remove(&token);
         self.unread.remove(&arrival).map(|(_, data)| data)
     }
@@ -62,6 +64,13 @@ impl Queues {
                 stays
             });
         }
+    }
+
+    /// Whether a read returned a message, or has one waiting for it.
+    pub(super) fn was_answered(&self, event_id: u64) -> bool {
+        let mut reserved =
+            self.by_name.values().flat_map(|queue| queue.readers.iter().take(queue.arrivals.len()));
+        self.returned.contains(&event_id) || reserved.any(|reader| reader.event_id == event_id)
     }
 
     /// Whether some read has no message to return.

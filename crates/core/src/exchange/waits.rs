@@ -1,11 +1,12 @@
 //! Positional signals: the n-th wait on a name gets the n-th accepted signal.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Bound waits that have no signal yet, by name, oldest first.
+/// Bound waits: those without a signal by name, oldest first, and those that were given one.
 #[derive(Debug, Default)]
 pub(super) struct Waits {
     open: BTreeMap<String, VecDeque<Wait>>,
+    answered: BTreeSet<u64>,
 }
 
 #[derive(Debug)]
@@ -26,10 +27,16 @@ impl Waits {
         if open.is_empty() {
             self.open.remove(name);
         }
+        self.answered.insert(wait.event_id);
         Some(wait.token)
     }
 
-    /// Gives up a wait; the ones behind it move up. One that has its signal already is not here any more.
+    /// Whether a wait was given its signal.
+    pub(super) fn was_answered(&self, event_id: u64) -> bool {
+        self.answered.contains(&event_id)
+    }
+
+    /// Gives up a wait; the ones behind it move up. One that has its signal already stands in nobody's way.
     pub(super) fn cancel(&mut self, event_id: u64) {
         self.open.retain(|_, open| {
             open.retain(|wait| wait.event_id != event_id);

@@ -7,6 +7,16 @@ use crate::action::Action;
 use crate::exchange::Droppable;
 use crate::{ErrorDetails, EventKind, INITIAL_EXECUTION_ID, WorkItem, build_child_instance_id};
 
+/// Where a history ends.
+struct Ending {
+    /// The last event that stands; whatever the ledger knows beyond it was forgotten.
+    last: u64,
+    /// The waits that are still open then.
+    waits: Vec<u64>,
+    /// The queue reads that are still open then.
+    dequeues: Vec<u64>,
+}
+
 impl Execution {
     /// The code waits: everything it asked for is dispatched.
     pub(super) fn continue_waiting(&mut self, draft: Draft) -> Turn {
@@ -32,7 +42,7 @@ impl Execution {
             std::mem::take(&mut draft.dropped_children).into_iter().filter(|id| *id <= draft.fixed_event_id);
         let dropped: Vec<u64> = dropped.collect();
         let mut items = self.detached_starts(&mut draft);
-        let mut turn = self.terminal(draft, outcome, self.ledger.last_event_id(), clock);
+        let mut turn = self.terminal(draft, outcome, self.ending(), clock);
         items.append(&mut turn.orchestrator_items);
         items.extend(self.cancels(&dropped, "parent dropped sub-orchestration future"));
         turn.orchestrator_items = items;
@@ -50,7 +60,7 @@ impl Execution {
         let mut items = vec![self.successor(input.clone(), version)];
         items.extend(self.detached_starts(&mut draft));
         let outcome = TurnOutcome::ContinuedAsNew { input };
-        let mut turn = self.terminal(draft, outcome, self.ledger.last_event_id(), clock);
+        let mut turn = self.terminal(draft, outcome, self.ending(), clock);
         turn.orchestrator_items = items;
         turn
     }
@@ -75,7 +85,7 @@ impl Execution {
     pub(super) fn cancel(&mut self, draft: Draft, reason: String, clock: &dyn TurnClock) -> Turn {
         let children = self.children_under_way(&draft);
         let outcome = TurnOutcome::Cancelled { reason };
-        let mut turn = self.terminal(draft, outcome, self.ledger.last_event_id(), clock);
+        let mut turn = self.terminal(draft, outcome, self.ending(), clock);
         turn.orchestrator_items.extend(self.cancels(&children, "parent canceled"));
         turn
     }
@@ -89,15 +99,40 @@ impl Execution {
     ) -> Turn {
         draft.forget_decisions();
         let children = self.children_under_way(&draft);
-        let last = draft.fixed_event_id;
-        let mut turn = self.terminal(draft, TurnOutcome::Failed { details }, last, clock);
+        // The code may not have been asked at all, so that counting decides what is open.
+        let ending = Ending {
+            last: draft.fixed_event_id,
+            waits: self.ledger.open_waits(),
+            dequeues: self.ledger.open_dequeues(),
+        };
+        let mut turn = self.terminal(draft, TurnOutcome::Failed { details }, ending, clock);
         turn.orchestrator_items.extend(self.cancels(&children, "parent failed"));
         turn
     }
 
-    /// Ends the history after event `last`: waits are closed, the terminal event follows, then open activities are
-    /// cancelled. Whatever the ledger knows beyond `last` was forgotten.
-    fn terminal(&self, mut draft: Draft, outcome: TurnOutcome, last: u64, clock: &dyn TurnClock) -> Turn {
+    /// The ending of an execution whose code went through its whole history.
+    fn ending(&self) -> Ending {
+        let state = self.exchange.state();
+        let open = |mut ids: Vec<u64>| {
+            ids.retain(|id| !state.was_answered(*id));
+            ids
+        };
+        Ending {
+            last: self.ledger.last_event_id(),
+            waits: open(self.ledger.uncancelled_waits()),
+            dequeues: open(self.ledger.uncancelled_dequeues()),
+        }
+    }
+
+    /// Ends the history: waits are closed, the terminal event follows, then open activities are cancelled.
+    fn terminal(
+        &self,
+        mut draft: Draft,
+        outcome: TurnOutcome,
+        ending: Ending,
+        clock: &dyn TurnClock,
+    ) -> Turn {
+        let Ending { last, waits, dequeues } = ending;
         let stands = |id: &u64| *id <= last;
         let mut ids = last.saturating_add(1)..;
         let mut append = |draft: &mut Draft, source: Option<u64>, kind: EventKind| {
@@ -105,10 +140,10 @@ impl Execution {
             draft.delta.push(self.event(event_id, source, clock, kind));
         };
         let closed = "orchestration_terminal";
-        for wait in self.ledger.open_waits().into_iter().filter(stands) {
+        for wait in waits.into_iter().filter(stands) {
             append(&mut draft, Some(wait), cancellation(Droppable::Wait, closed.to_owned()));
         }
-        for dequeue in self.ledger.open_dequeues().into_iter().filter(stands) {
+        for dequeue in dequeues.into_iter().filter(stands) {
             append(&mut draft, Some(dequeue), cancellation(Droppable::Dequeue, closed.to_owned()));
         }
         append(&mut draft, None, terminal_event(&outcome));

@@ -41,8 +41,12 @@ impl Execution {
                 self.append(event, draft);
                 match kind {
                     Droppable::Activity => draft.cancelled_activities.push(source),
-                    Droppable::SubOrchestration => draft.dropped_children.push(source),
-                    Droppable::Wait | Droppable::Dequeue => {}
+                    // A call that was answered has no child to cancel any more; where it was refused, or its id was
+                    // taken, the instance of that id is somebody else's.
+                    Droppable::SubOrchestration if !self.ledger.is_completed(source) => {
+                        draft.dropped_children.push(source);
+                    }
+                    Droppable::SubOrchestration | Droppable::Wait | Droppable::Dequeue => {}
                 }
             }
         }

@@ -102,6 +102,11 @@ impl Ledger {
         self.schedules.get(&id)
     }
 
+    /// Whether the completion of a schedule is recorded.
+    pub(crate) fn is_completed(&self, id: u64) -> bool {
+        self.schedule(id).is_some_and(|schedule| schedule.completed)
+    }
+
     /// The recorded id of the child that a schedule event started, unless it ended.
     pub(crate) fn child_under_way(&self, id: u64) -> Option<&str> {
         match &self.schedules.get(&id).filter(|schedule| !schedule.completed)?.kind {
@@ -136,12 +141,23 @@ impl Ledger {
         open.map(|(id, schedule)| (*id, &schedule.kind))
     }
 
-    /// Waits without a signal, ascending.
+    /// Waits that were not cancelled, with or without a signal, ascending.
+    pub(crate) fn uncancelled_waits(&self) -> Vec<u64> {
+        sorted(self.waits.values().flat_map(|waits| waits.ids.iter().copied()))
+    }
+
+    /// Waits without a signal as far as counting tells, ascending. It cannot tell which wait a signal went to when
+    /// another was dropped in the same turn: only the code knows when it dropped it.
     pub(crate) fn open_waits(&self) -> Vec<u64> {
         sorted(self.waits.values().flat_map(Subscriptions::open))
     }
 
-    /// Queue reads without a message, ascending.
+    /// Queue reads that were not cancelled, with or without a message, ascending.
+    pub(crate) fn uncancelled_dequeues(&self) -> Vec<u64> {
+        sorted(self.dequeues.values().flat_map(|dequeues| dequeues.ids.iter().copied()))
+    }
+
+    /// Queue reads without a message as far as counting tells, ascending.
     pub(crate) fn open_dequeues(&self) -> Vec<u64> {
         sorted(self.dequeues.values().flat_map(Subscriptions::open))
     }

@@ -27,18 +27,14 @@ fn activity_is_recorded_and_handed_to_a_worker() {
 
 #[test]
 fn activity_error_arrives_as_its_raw_text() {
-    let mut stage = Stage::new(|ctx, _| async move {
-        Ok(ctx.schedule_activity("A", "").await.unwrap_err())
-    });
+    let mut stage = Stage::new(|ctx, _| async move { Ok(ctx.schedule_activity("A", "").await.unwrap_err()) });
     stage.turn([]);
     assert_eq!(stage.turn([broke(2, "boom")]).outcome, TurnOutcome::Completed { output: "boom".into() });
 }
 
 #[test]
 fn other_application_errors_arrive_as_their_display_message() {
-    let mut stage = Stage::new(|ctx, _| async move {
-        Ok(ctx.schedule_activity("A", "").await.unwrap_err())
-    });
+    let mut stage = Stage::new(|ctx, _| async move { Ok(ctx.schedule_activity("A", "").await.unwrap_err()) });
     stage.turn([]);
     let details =
         ErrorDetails::Application { kind: AppErrorKind::Panicked, message: "oh".into(), retryable: false };

@@ -48,9 +48,10 @@ fn child_of_a_later_execution_is_named_after_execution_and_event() {
 
 #[test]
 fn explicit_child_id_is_used_as_it_is() {
-    let mut stage = Stage::new(|ctx, _| async move {
-        ctx.schedule_sub_orchestration_with_id("C", "a::sub::b", "x").await
-    });
+    let mut stage =
+        Stage::new(
+            |ctx, _| async move { ctx.schedule_sub_orchestration_with_id("C", "a::sub::b", "x").await },
+        );
     let turn = stage.turn([]);
     assert_eq!(told(&turn.history_delta)[1], "2 child C a::sub::b x");
     assert_eq!(sent(&turn), ["start child C a::sub::b x"]);
@@ -145,9 +146,8 @@ fn typed_starts_use_the_codec() {
 
 #[test]
 fn child_failure_arrives_as_its_display_message() {
-    let mut stage = Stage::new(|ctx, _| async move {
-        Ok(ctx.schedule_sub_orchestration("C", "").await.unwrap_err())
-    });
+    let mut stage =
+        Stage::new(|ctx, _| async move { Ok(ctx.schedule_sub_orchestration("C", "").await.unwrap_err()) });
     stage.turn([]);
     let turn = stage.turn([child_broke(2, ErrorDetails::cancelled("why"))]);
     assert_eq!(turn.outcome, completed("canceled: why"));

@@ -20,10 +20,7 @@ fn writes_are_seen_at_once_and_recorded() {
         Ok(format!("{:?} {:?} {} {all:?}", ctx.get_kv_value("b"), ctx.get_kv_all_keys(), ctx.get_kv_length()))
     });
     let turn = stage.turn([]);
-    assert_eq!(
-        turn.outcome,
-        completed(r#"Some("3") ["a", "b"] 2 [("a", "2"), ("b", "3")]"#)
-    );
+    assert_eq!(turn.outcome, completed(r#"Some("3") ["a", "b"] 2 [("a", "2"), ("b", "3")]"#));
     assert_eq!(told(&turn.history_delta)[1..4], ["2 set b=1", "3 set a=2", "4 set b=3"]);
 }
 
@@ -71,10 +68,11 @@ fn read_modify_write_is_the_same_warm_and_cold() {
 
 #[test]
 fn state_begins_with_what_earlier_executions_left() {
-    let mut stage = Stage::new(|ctx, _| async move {
-        Ok(format!("{:?} {:?}", ctx.get_kv_all_keys(), ctx.get_kv_value("x")))
-    })
-    .kv([("y", "2", 1), ("x", "1", 1)]);
+    let mut stage =
+        Stage::new(
+            |ctx, _| async move { Ok(format!("{:?} {:?}", ctx.get_kv_all_keys(), ctx.get_kv_value("x"))) },
+        )
+        .kv([("y", "2", 1), ("x", "1", 1)]);
     assert_eq!(stage.turn([]).outcome, completed(r#"["x", "y"] Some("1")"#));
 }
 

@@ -118,7 +118,15 @@ fn buffered_messages_satisfy_reads_in_the_same_turn() {
     assert_eq!(turn.outcome, completed("abc"));
     assert_eq!(
         told(&turn.history_delta)[1..],
-        ["2 queued q a", "3 queued q b", "4 queued q c", "5 dequeue q", "6 dequeue q", "7 dequeue q", "8 completed abc"]
+        [
+            "2 queued q a",
+            "3 queued q b",
+            "4 queued q c",
+            "5 dequeue q",
+            "6 dequeue q",
+            "7 dequeue q",
+            "8 completed abc"
+        ]
     );
 }
 

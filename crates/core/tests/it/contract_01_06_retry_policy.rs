@@ -103,10 +103,7 @@ fn zero_delay_goes_straight_to_the_next_attempt() {
 #[test]
 fn with_a_timeout_the_activity_is_recorded_before_its_timer() {
     let mut stage = retrying(RetryPolicy::new(3).with_timeout(ms(5)));
-    assert_eq!(
-        told(&stage.turn([]).history_delta),
-        ["1 started", "2 activity A x", "3 timer 1000005"]
-    );
+    assert_eq!(told(&stage.turn([]).history_delta), ["1 started", "2 activity A x", "3 timer 1000005"]);
     assert_eq!(stage.turn([done(2, "ok")]).outcome, TurnOutcome::Completed { output: "ok".into() });
 }
 
@@ -152,8 +149,7 @@ fn nothing_is_asked_for_before_the_retry_is_polled() {
 fn retries_stay_on_their_session() {
     let mut stage = Stage::new(|ctx, _| async move {
         let policy = RetryPolicy::new(2).with_backoff(BackoffStrategy::None);
-        let n: u8 =
-            ctx.schedule_activity_with_retry_on_session_typed("A", &1, policy.clone(), "s").await?;
+        let n: u8 = ctx.schedule_activity_with_retry_on_session_typed("A", &1, policy.clone(), "s").await?;
         ctx.schedule_activity_with_retry_on_session("B", n.to_string(), policy, "s").await
     });
     assert_eq!(told(&stage.turn([]).history_delta)[1], "2 activity A 1 @s");

@@ -127,7 +127,11 @@ fn child_and_detached_events() {
         r#"{"type":"OrchestrationChained","name":"N","instance":"x","input":"i"}"#,
     );
     writes(
-        EventKind::SubOrchestrationScheduled { name: "N".into(), instance: "sub::2".into(), input: "i".into() },
+        EventKind::SubOrchestrationScheduled {
+            name: "N".into(),
+            instance: "sub::2".into(),
+            input: "i".into(),
+        },
         r#"{"type":"SubOrchestrationScheduled","name":"N","instance":"sub::2","input":"i"}"#,
     );
     writes(

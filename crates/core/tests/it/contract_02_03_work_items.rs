@@ -86,7 +86,10 @@ fn continue_as_new() {
 
 #[test]
 fn completions_signals_and_cancels() {
-    writes(&done(2, "r"), r#"{"ActivityCompleted":{"instance":"order","execution_id":1,"id":2,"result":"r"}}"#);
+    writes(
+        &done(2, "r"),
+        r#"{"ActivityCompleted":{"instance":"order","execution_id":1,"id":2,"result":"r"}}"#,
+    );
     writes(
         &broke(2, "b"),
         r#"{"ActivityFailed":{"instance":"order","execution_id":1,"id":2,"details":{"Application":{"kind":"ActivityFailed","message":"b","retryable":false}}}}"#,
@@ -107,7 +110,8 @@ fn completions_signals_and_cancels() {
 
 #[test]
 fn absent_options_read_as_none_and_unknown_keys_are_ignored() {
-    let line = r#"{"StartOrchestration":{"instance":"i","orchestration":"N","input":"x","execution_id":1,"new":1}}"#;
+    let line =
+        r#"{"StartOrchestration":{"instance":"i","orchestration":"N","input":"x","execution_id":1,"new":1}}"#;
     assert_eq!(serde_json::from_str::<WorkItem>(line).unwrap(), start(false));
     let line = r#"{"ContinueAsNew":{"instance":"i","orchestration":"N","input":"x"}}"#;
     let WorkItem::ContinueAsNew { version: None, carry_forward_events, .. } =

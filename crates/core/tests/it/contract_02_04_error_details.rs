@@ -36,8 +36,7 @@ fn speaks(details: &ErrorDetails, category: &str, retryable: bool, display: &str
 #[test]
 fn infrastructure() {
     for retryable in [true, false] {
-        let details =
-            ErrorDetails::Infrastructure { operation: "op".into(), message: "m".into(), retryable };
+        let details = ErrorDetails::Infrastructure { operation: "op".into(), message: "m".into(), retryable };
         speaks(&details, "infrastructure", retryable, "infrastructure:op: m");
     }
 }
@@ -52,7 +51,12 @@ fn configuration_with_and_without_message() {
 fn application_by_kind() {
     let cancelled = AppErrorKind::Cancelled { reason: "r".into() };
     speaks(&application(cancelled, "", false), "application", false, "canceled: r");
-    speaks(&application(AppErrorKind::Panicked, "m", false), "application", false, "orchestration panicked: m");
+    speaks(
+        &application(AppErrorKind::Panicked, "m", false),
+        "application",
+        false,
+        "orchestration panicked: m",
+    );
     speaks(&application(AppErrorKind::ActivityFailed, "m", true), "application", true, "m");
     speaks(&application(AppErrorKind::OrchestrationFailed, "m", false), "application", false, "m");
 }
@@ -61,7 +65,12 @@ fn application_by_kind() {
 fn poison_by_message_type() {
     let orchestration = PoisonMessageType::Orchestration { instance: "i".into(), execution_id: 1 };
     speaks(&poison(orchestration), "poison", false, "poison: orchestration i exceeded 11 attempts (max 10)");
-    speaks(&poison(poisoned_activity()), "poison", false, "poison: activity A#2 exceeded 11 attempts (max 10)");
+    speaks(
+        &poison(poisoned_activity()),
+        "poison",
+        false,
+        "poison: activity A#2 exceeded 11 attempts (max 10)",
+    );
     let unreadable = PoisonMessageType::FailedDeserialization {
         instance: "i".into(),
         execution_id: 1,

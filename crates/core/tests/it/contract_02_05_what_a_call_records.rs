@@ -20,10 +20,7 @@ fn records(call: fn(&OrchestrationContext)) -> Vec<String> {
 #[test]
 fn calls_with_a_result_record_their_schedule() {
     assert_eq!(records(|ctx| std::mem::forget(ctx.schedule_activity("A", "x"))), ["2 activity A x"]);
-    assert_eq!(
-        records(|ctx| std::mem::forget(ctx.new_guid())),
-        ["2 activity __everturn_syscall:new_guid "]
-    );
+    assert_eq!(records(|ctx| std::mem::forget(ctx.new_guid())), ["2 activity __everturn_syscall:new_guid "]);
     assert_eq!(
         records(|ctx| std::mem::forget(ctx.get_kv_value_from_instance("o", "k"))),
         [r#"2 activity __everturn_syscall:get_kv_value {"instance_id":"o","key":"k"}"#]

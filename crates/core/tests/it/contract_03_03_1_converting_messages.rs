@@ -36,23 +36,10 @@ fn nondeterminism(outcome: &TurnOutcome) -> &str {
 #[test]
 fn messages_become_events_in_their_order_with_contiguous_ids() {
     let mut stage = waiting();
-    let turn = stage.turn([
-        queued("q", "m"),
-        child_done(4, "c"),
-        signal("s", "d"),
-        fired(3),
-        broke(2, "b"),
-    ]);
+    let turn = stage.turn([queued("q", "m"), child_done(4, "c"), signal("s", "d"), fired(3), broke(2, "b")]);
     assert_eq!(
         told(&turn.history_delta),
-        [
-            "5 queued q m",
-            "6<4 child-done c",
-            "7 signal s d",
-            "8<3 fired",
-            "9<2 broke b",
-            "10 wait end"
-        ]
+        ["5 queued q m", "6<4 child-done c", "7 signal s d", "8<3 fired", "9<2 broke b", "10 wait end"]
     );
 }
 

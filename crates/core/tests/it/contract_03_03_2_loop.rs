@@ -62,7 +62,10 @@ fn terminal_history_takes_no_more_turns() {
     ];
     for end in ends {
         let mut stage =
-            Stage::resumed(history([(None, end)]), |ctx, _| async move { ctx.schedule_activity("A", "").await });
+            Stage::resumed(
+                history([(None, end)]),
+                |ctx, _| async move { ctx.schedule_activity("A", "").await },
+            );
         let turn = stage.turn([signal("s", ""), queued("q", ""), cancel("late")]);
         assert_eq!(turn.outcome, TurnOutcome::Continue);
         assert!(turn.history_delta.is_empty());

@@ -9,9 +9,7 @@ use std::time::Duration;
 use everturn_core::turn::TurnOutcome;
 use everturn_core::{ErrorDetails, EventKind};
 
-use crate::stage::{
-    Stage, broke, child_broke, child_done, done, fired, history, queued, signal, told,
-};
+use crate::stage::{Stage, broke, child_broke, child_done, done, fired, history, queued, signal, told};
 
 /// Code that asks for one of each kind and then only counts its polls. The ids are those of [`SCHEDULED`].
 fn counting() -> (Stage, Arc<AtomicUsize>) {
@@ -111,7 +109,11 @@ fn cancellation_events_owe_no_poll() {
     let mut stage = Stage::new(move |ctx, _| {
         let polls = Arc::clone(&shared);
         async move {
-            drop((ctx.schedule_activity("A", ""), ctx.schedule_sub_orchestration("C", ""), ctx.schedule_wait("s")));
+            drop((
+                ctx.schedule_activity("A", ""),
+                ctx.schedule_sub_orchestration("C", ""),
+                ctx.schedule_wait("s"),
+            ));
             let _never = ctx.schedule_wait("never");
             poll_fn(|_| {
                 polls.fetch_add(1, Ordering::SeqCst);
@@ -139,20 +141,14 @@ fn batch_is_processed_as_if_its_completions_came_one_by_one() {
     let turn = stage.turn([done(3, "b"), done(2, "a")]);
     assert_eq!(
         told(&turn.history_delta),
-        [
-            "4<3 done b",
-            "5<2 done a",
-            "6 activity Next 1 b",
-            "7<2 activity-cancelled dropped_future"
-        ]
+        ["4<3 done b", "5<2 done a", "6 activity Next 1 b", "7<2 activity-cancelled dropped_future"]
     );
 }
 
 #[test]
 fn failures_deliver_their_display_message() {
     let mut stage = Stage::new(|ctx, _| async move {
-        let (a, c) =
-            ctx.join2(ctx.schedule_activity("A", ""), ctx.schedule_sub_orchestration("C", "")).await;
+        let (a, c) = ctx.join2(ctx.schedule_activity("A", ""), ctx.schedule_sub_orchestration("C", "")).await;
         Ok(format!("{} | {}", a.unwrap_err(), c.unwrap_err()))
     });
     stage.turn([]);
@@ -168,8 +164,7 @@ fn status_and_key_value_events_are_tolerated_where_the_code_asks_for_nothing() {
         (None, EventKind::KeyValueCleared { key: "k".into() }),
         (None, EventKind::KeyValuesCleared),
     ]);
-    let mut stage =
-        Stage::resumed(recorded, |ctx, _| async move { ctx.schedule_activity("A", "").await });
+    let mut stage = Stage::resumed(recorded, |ctx, _| async move { ctx.schedule_activity("A", "").await });
     // The schedule is asked for in the first poll, so the events above would meet it; an empty line meets nothing.
     let TurnOutcome::Failed { details } = stage.turn([]).outcome else { panic!() };
     assert!(details.display_message().contains("custom status mismatch"));
@@ -224,18 +219,13 @@ fn recorded_cancellation_of_a_subscription_holds_whatever_its_reason() {
 
 #[test]
 fn cancel_requests_and_breadcrumbs_of_activities_change_nothing_for_the_code() {
-    let activity = EventKind::ActivityScheduled {
-        name: "A".into(),
-        input: String::new(),
-        session_id: None,
-        tag: None,
-    };
+    let activity =
+        EventKind::ActivityScheduled { name: "A".into(), input: String::new(), session_id: None, tag: None };
     let recorded = history([
         (None, activity),
         (Some(2), EventKind::ActivityCancelRequested { reason: "operator".into() }),
     ]);
-    let mut stage =
-        Stage::resumed(recorded, |ctx, _| async move { ctx.schedule_activity("A", "").await });
+    let mut stage = Stage::resumed(recorded, |ctx, _| async move { ctx.schedule_activity("A", "").await });
     assert_eq!(stage.turn([done(2, "still")]).outcome, TurnOutcome::Completed { output: "still".into() });
 }
 

@@ -62,12 +62,15 @@ fn history_schedules_something_the_code_did_not_ask_for() {
     ]);
     let mut stage = Stage::resumed(recorded, |ctx, _| async move { Ok(ctx.schedule_wait("w").await) });
     let TurnOutcome::Failed { details } = stage.turn([]).outcome else { panic!() };
-    assert!(details.display_message().starts_with("nondeterministic: history schedule but no emitted action"));
+    assert!(
+        details.display_message().starts_with("nondeterministic: history schedule but no emitted action")
+    );
 }
 
 #[test]
 fn history_starts_something_detached_that_the_code_did_not_ask_for() {
-    let chained = EventKind::OrchestrationChained { name: "D".into(), instance: "d".into(), input: "".into() };
+    let chained =
+        EventKind::OrchestrationChained { name: "D".into(), instance: "d".into(), input: "".into() };
     let recorded = history([(None, EventKind::ExternalSubscribed { name: "w".into() }), (None, chained)]);
     let mut stage = Stage::resumed(recorded, |ctx, _| async move { Ok(ctx.schedule_wait("w").await) });
     let TurnOutcome::Failed { details } = stage.turn([]).outcome else { panic!() };
@@ -77,7 +80,8 @@ fn history_starts_something_detached_that_the_code_did_not_ask_for() {
 
 #[test]
 fn activity_is_compared_by_name_input_session_and_tag() {
-    let call = |ctx: &OrchestrationContext| keep(ctx.schedule_activity_on_session("A", "x", "s").with_tag("t"));
+    let call =
+        |ctx: &OrchestrationContext| keep(ctx.schedule_activity_on_session("A", "x", "s").with_tag("t"));
     let same = activity("A", "x", Some("s"), Some("t"));
     assert!(replay([(None, same)], call).is_ok());
     let others = [
@@ -117,7 +121,10 @@ fn kinds_are_compared() {
     says(replay([(None, wait)], |ctx| keep(ctx.dequeue_event("n"))), MISMATCH);
     let read = EventKind::QueueSubscribed { name: "n".into() };
     says(replay([(None, read)], |ctx| keep(ctx.schedule_wait("n"))), MISMATCH);
-    says(replay([(None, activity("A", "", None, None))], |ctx| keep(ctx.schedule_sub_orchestration("A", ""))), MISMATCH);
+    says(
+        replay([(None, activity("A", "", None, None))], |ctx| keep(ctx.schedule_sub_orchestration("A", ""))),
+        MISMATCH,
+    );
     says(replay([(None, activity("A", "", None, None))], |ctx| ctx.set_kv_value("k", "v")), MISMATCH);
 }
 
@@ -133,10 +140,12 @@ fn waits_and_queues_are_compared_by_name() {
     assert!(replay([(None, wait())], |ctx| keep(ctx.schedule_wait("n"))).is_ok());
     says(replay([(None, wait())], |ctx| keep(ctx.schedule_wait("m"))), MISMATCH);
     let read = || EventKind::QueueSubscribed { name: "n".into() };
-    assert!(replay([(None, read()), (None, EventKind::ExternalSubscribed { name: "end".into() })], |ctx| keep(
-        ctx.dequeue_event("n")
-    ))
-    .is_ok());
+    assert!(
+        replay([(None, read()), (None, EventKind::ExternalSubscribed { name: "end".into() })], |ctx| keep(
+            ctx.dequeue_event("n")
+        ))
+        .is_ok()
+    );
     says(replay([(None, read())], |ctx| keep(ctx.dequeue_event("m"))), MISMATCH);
 }
 
@@ -149,7 +158,8 @@ fn child_is_compared_by_name_and_input() {
     };
     assert!(replay([(None, child())], |ctx| keep(ctx.schedule_sub_orchestration("C", "x"))).is_ok());
     assert!(
-        replay([(None, child())], |ctx| keep(ctx.schedule_sub_orchestration_with_id("C", "other", "x"))).is_ok()
+        replay([(None, child())], |ctx| keep(ctx.schedule_sub_orchestration_with_id("C", "other", "x")))
+            .is_ok()
     );
     says(replay([(None, child())], |ctx| keep(ctx.schedule_sub_orchestration("D", "x"))), MISMATCH);
     says(replay([(None, child())], |ctx| keep(ctx.schedule_sub_orchestration("C", "y"))), MISMATCH);
@@ -157,11 +167,8 @@ fn child_is_compared_by_name_and_input() {
 
 #[test]
 fn detached_start_is_compared_by_name_instance_and_input() {
-    let detached = || EventKind::OrchestrationChained {
-        name: "D".into(),
-        instance: "d".into(),
-        input: "x".into(),
-    };
+    let detached =
+        || EventKind::OrchestrationChained { name: "D".into(), instance: "d".into(), input: "x".into() };
     assert!(replay([(None, detached())], |ctx| ctx.schedule_orchestration("D", "d", "x")).is_ok());
     assert!(
         replay([(None, detached())], |ctx| {
@@ -271,17 +278,31 @@ type KeepFuture = std::pin::Pin<Box<dyn Future<Output = Result<String, String>> 
 #[test]
 fn drop_that_is_no_longer_reproduced_is_noticed() {
     let kinds = [
-        ("activity", "cancellation mismatch (activities): baseline_dropped_future_cancel_requests={2} ctx_cancelled_in_replayed_segment={"),
-        ("child", "cancellation mismatch (sub-orchestrations): baseline_dropped_future_cancel_requests={3} ctx_cancelled_in_replayed_segment={"),
-        ("wait", "cancellation mismatch (external waits): baseline_dropped_future_cancel_requests={4} ctx_cancelled_in_replayed_segment={"),
-        ("read", "cancellation mismatch (persistent waits): baseline_dropped_future_cancel_requests={5} ctx_cancelled_in_replayed_segment={"),
+        (
+            "activity",
+            "cancellation mismatch (activities): baseline_dropped_future_cancel_requests={2} ctx_cancelled_in_replayed_segment={",
+        ),
+        (
+            "child",
+            "cancellation mismatch (sub-orchestrations): baseline_dropped_future_cancel_requests={3} ctx_cancelled_in_replayed_segment={",
+        ),
+        (
+            "wait",
+            "cancellation mismatch (external waits): baseline_dropped_future_cancel_requests={4} ctx_cancelled_in_replayed_segment={",
+        ),
+        (
+            "read",
+            "cancellation mismatch (persistent waits): baseline_dropped_future_cancel_requests={5} ctx_cancelled_in_replayed_segment={",
+        ),
     ];
     for (kept, text) in kinds {
         let mut stage = Stage::new(drops("nothing"));
         stage.turn([]);
         stage.turn([fired(6)]);
         stage.deploy(drops(kept));
-        let TurnOutcome::Failed { details } = stage.turn([]).outcome else { panic!("{kept} was not noticed") };
+        let TurnOutcome::Failed { details } = stage.turn([]).outcome else {
+            panic!("{kept} was not noticed")
+        };
         let said = details.display_message();
         assert!(said.contains(text), "{said}");
     }

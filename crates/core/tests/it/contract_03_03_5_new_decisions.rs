@@ -120,7 +120,9 @@ fn decisions_of_several_polls_are_counted_together() {
             }
             Ok(String::new())
         });
-        stage.turn([queued("q", ""), queued("q", ""), queued("q", ""), queued("q", ""), queued("q", "end")]).outcome
+        stage
+            .turn([queued("q", ""), queued("q", ""), queued("q", ""), queued("q", ""), queued("q", "end")])
+            .outcome
     };
     assert_eq!(outcome, turn_limit());
 }

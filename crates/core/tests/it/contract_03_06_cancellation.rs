@@ -1,1 +1,179 @@
+//! Contract 03 §6: what each trigger cancels.
 
+use std::time::Duration;
+
+use everturn_core::turn::Turn;
+
+use crate::stage::{
+    Stage, broke_with, cancel, child_done, done, fired, infrastructure, queued, sent, signal, told,
+};
+
+/// Has an activity (2), a child (3), a wait (4) and a read (5) open, and ends as told when `go` (6) is signalled.
+fn open_everything(end: &'static str) -> Stage {
+    let mut stage = Stage::new(move |ctx, _| async move {
+        let held = (
+            ctx.schedule_activity("A", ""),
+            ctx.schedule_sub_orchestration("C", ""),
+            ctx.schedule_wait("s"),
+            ctx.dequeue_event("q"),
+        );
+        ctx.schedule_wait("go").await;
+        match end {
+            "returns" => return Ok("x".into()),
+            "returns, forgetting" => {
+                std::mem::forget(held);
+                return Ok("x".into());
+            }
+            "panics" => panic!("x"),
+            "breaks a limit" => ctx.set_kv_value("k", "v".repeat(65_537)),
+            "continues" => return ctx.continue_as_new("x").await,
+            "drops" => drop(held),
+            _ => {}
+        }
+        Ok(ctx.schedule_wait("end").await)
+    });
+    stage.turn([]);
+    stage
+}
+
+fn closed(turn: &Turn) -> Vec<String> {
+    let lines = told(&turn.history_delta).into_iter().filter(|line| line.contains("-cancelled"));
+    lines.map(|line| line.split_once('<').unwrap().1.to_owned()).collect()
+}
+
+const WAITS_CLOSED: [&str; 2] =
+    ["4 wait-cancelled orchestration_terminal", "5 dequeue-cancelled orchestration_terminal"];
+
+#[test]
+fn client_cancel_takes_everything_down() {
+    let turn = open_everything("").turn([cancel("stop")]);
+    assert_eq!(
+        closed(&turn),
+        [
+            "4 wait-cancelled orchestration_terminal",
+            "6 wait-cancelled orchestration_terminal",
+            "5 dequeue-cancelled orchestration_terminal",
+            "2 activity-cancelled orchestration_terminal_failed"
+        ]
+    );
+    assert_eq!(turn.cancelled_activities, [2]);
+    assert_eq!(sent(&turn), ["cancel order::sub::3: parent canceled"]);
+}
+
+#[test]
+fn own_return_cancels_what_was_dropped() {
+    let turn = open_everything("returns").turn([signal("go", "")]);
+    assert_eq!(
+        closed(&turn),
+        [
+            "2 activity-cancelled dropped_future",
+            "3 child-cancelled dropped_future",
+            "4 wait-cancelled dropped_future",
+            "5 dequeue-cancelled dropped_future"
+        ]
+    );
+    assert_eq!(turn.cancelled_activities, [2]);
+    assert_eq!(sent(&turn), ["cancel order::sub::3: parent dropped sub-orchestration future"]);
+}
+
+#[test]
+fn own_return_leaves_a_child_alone_whose_future_was_not_dropped() {
+    let turn = open_everything("returns, forgetting").turn([signal("go", "")]);
+    assert_eq!(closed(&turn)[..2], WAITS_CLOSED);
+    assert_eq!(closed(&turn)[2..], ["2 activity-cancelled orchestration_terminal_completed"]);
+    assert_eq!(turn.cancelled_activities, [2]);
+    assert!(sent(&turn).is_empty());
+}
+
+#[test]
+fn panic_limit_and_nondeterminism_take_everything_down() {
+    for end in ["panics", "breaks a limit", "is replaced"] {
+        let mut stage = open_everything(end);
+        if end == "is replaced" {
+            stage.deploy(|ctx, _| async move { ctx.schedule_activity("Other", "").await });
+        }
+        let turn = stage.turn([signal("go", "")]);
+        assert_eq!(closed(&turn)[..2], WAITS_CLOSED, "{end}");
+        assert_eq!(closed(&turn)[2..], ["2 activity-cancelled orchestration_terminal_failed"], "{end}");
+        assert_eq!(turn.cancelled_activities, [2], "{end}");
+        assert_eq!(sent(&turn), ["cancel order::sub::3: parent failed"], "{end}");
+    }
+}
+
+#[test]
+fn aborted_turn_deletes_open_activities_and_closes_waits() {
+    let mut stage = Stage::new(|ctx, _| async move {
+        let (a, _b) = ctx.join2(ctx.schedule_activity("A", ""), ctx.schedule_activity("B", "")).await;
+        a
+    });
+    stage.turn([]);
+    let turn = stage.turn([broke_with(2, infrastructure("x"))]);
+    assert_eq!(turn.cancelled_activities, [3]);
+    assert_eq!(closed(&turn), ["3 activity-cancelled orchestration_terminal_failed"]);
+}
+
+#[test]
+fn continue_as_new_leaves_children_running() {
+    let turn = open_everything("continues").turn([signal("go", "")]);
+    assert_eq!(closed(&turn)[..2], WAITS_CLOSED);
+    assert_eq!(closed(&turn)[2..], ["2 activity-cancelled orchestration_terminal_continued_as_new"]);
+    assert_eq!(turn.cancelled_activities, [2]);
+    assert_eq!(sent(&turn), ["succeed x"]);
+}
+
+#[test]
+fn explicit_drop_cancels_just_that() {
+    let turn = open_everything("drops").turn([signal("go", "")]);
+    assert_eq!(closed(&turn).len(), 4);
+    assert_eq!(turn.cancelled_activities, [2]);
+    assert_eq!(sent(&turn), ["cancel order::sub::3: parent dropped sub-orchestration future"]);
+}
+
+#[test]
+fn select_loser_and_scope_exit_cancel_just_that() {
+    let mut stage = Stage::new(|ctx, _| async move {
+        let _kept = ctx.schedule_activity("Kept", "");
+        ctx.select2(ctx.schedule_activity("Loser", ""), ctx.schedule_timer(Duration::ZERO)).await;
+        {
+            let _scoped = ctx.schedule_activity("Scoped", "");
+        }
+        Ok(ctx.schedule_wait("end").await)
+    });
+    stage.turn([]);
+    assert_eq!(stage.turn([fired(4)]).cancelled_activities, [3, 6]);
+}
+
+#[test]
+fn finished_and_already_cancelled_work_is_left_alone() {
+    let mut stage = Stage::new(|ctx, _| async move {
+        let finished = (ctx.schedule_activity("A", ""), ctx.schedule_sub_orchestration("C", ""));
+        drop((ctx.schedule_activity("B", ""), ctx.schedule_sub_orchestration("D", "")));
+        let (a, _c) = ctx.join2(finished.0, finished.1).await;
+        a?;
+        Ok(ctx.schedule_wait("end").await)
+    });
+    stage.turn([]);
+    stage.turn([done(2, ""), child_done(3, "")]);
+    let turn = stage.turn([cancel("stop")]);
+    assert!(turn.cancelled_activities.is_empty());
+    assert!(sent(&turn).is_empty());
+}
+
+#[test]
+fn cancel_is_a_no_op_after_the_end() {
+    let mut stage = Stage::new(|_, _| async move { Ok("x".into()) });
+    stage.turn([]);
+    let turn = stage.turn([cancel("late"), queued("q", "late")]);
+    assert!(turn.history_delta.is_empty());
+}
+
+#[test]
+fn completion_may_win_the_race_against_deletion() {
+    let mut stage = Stage::new(|ctx, _| async move {
+        ctx.select2(ctx.schedule_activity("A", ""), ctx.schedule_timer(Duration::ZERO)).await;
+        Ok(ctx.schedule_wait("end").await)
+    });
+    stage.turn([]);
+    stage.turn([fired(3)]);
+    assert_eq!(told(&stage.turn([done(2, "too late")]).history_delta), ["7<2 done too late"]);
+}

@@ -3,6 +3,7 @@
 
 mod lines;
 mod messages;
+mod programs;
 mod stage;
 
 mod contract_01_03_codec;

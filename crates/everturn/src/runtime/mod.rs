@@ -13,6 +13,7 @@ pub mod observability;
 mod options;
 mod pacing;
 pub mod registry;
+mod retrying;
 #[expect(clippy::module_inception, reason = "it holds `Runtime`")]
 mod runtime;
 mod session_budget;

@@ -176,15 +176,20 @@ async fn an_outcome_that_cannot_be_stored_gives_the_activity_back() {
     let activities = ActivityRegistry::builder()
         .register("Echo", |_ctx: ActivityContext, _: String| async move { Ok("second time".to_owned()) })
         .build();
-    let acks = AtomicUsize::new(0);
+    // Giving it back fails at first too; nobody waits for the lock's thirty seconds because of that.
+    let (acks, abandons) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let store = TamperingStore::new(memory(), move |operation| {
-        let first = operation == "ack_work_item" && acks.fetch_add(1, Ordering::SeqCst) == 0;
-        first.then(|| ProviderError::retryable("ack", "busy"))
+        let fails = match operation {
+            "ack_work_item" => acks.fetch_add(1, Ordering::SeqCst) < 1,
+            "abandon_work_item" => abandons.fetch_add(1, Ordering::SeqCst) < 2,
+            _ => false,
+        };
+        fails.then(|| ProviderError::retryable("ack", "busy"))
     });
     let node = NodeUnderTest::start(store.clone(), activities, orchestrations(), quick()).await;
     node.client.start_orchestration("i", "Race", "Echo").await.unwrap();
     assert_eq!(node.output_of("i").await, "second time");
-    assert_eq!(store.count("abandon_work_item"), 1);
+    assert_eq!(store.count("abandon_work_item"), 3);
     let snapshot = node.runtime.metrics_snapshot().unwrap();
     assert_eq!((snapshot.activity_infra_errors, snapshot.activity_success), (1, 1));
     node.runtime.shutdown(None).await;
@@ -206,5 +211,5 @@ async fn a_lock_that_ran_out_unheard_does_not_take_the_activity_off_the_queue() 
     failing.store(false, Ordering::SeqCst);
     until("it runs again", async || seen.started.available_permits() >= 2).await;
     assert_eq!(store.count("ack_work_item"), 0);
-    node.runtime.shutdown(None).await;
+    node.runtime.shutdown(Some(0)).await;
 }

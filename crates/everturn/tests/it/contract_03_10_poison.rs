@@ -64,10 +64,10 @@ async fn another_node_with_the_handler_picks_the_work_up() {
     .await;
     without.client.start_orchestration("i", "Waits", "").await.unwrap();
     until("the node without it has tried", async || store.message_attempts("i").iter().any(|n| *n > 1)).await;
+    without.runtime.shutdown(None).await;
     let options = RuntimeOptions { max_attempts: 1_000_000, ..quick() };
     let with = NodeUnderTest::start(store, ActivityRegistry::default(), orchestrations(), options).await;
     with.committed("i").await;
-    without.runtime.shutdown(None).await;
     with.client.raise_event("i", "go", "picked up").await.unwrap();
     assert_eq!(with.output_of("i").await, "picked up");
     with.runtime.shutdown(None).await;

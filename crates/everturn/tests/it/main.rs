@@ -3,8 +3,16 @@
 
 mod contract_01_01_layout;
 mod contract_01_03_typed;
+mod contract_01_06_10_kv;
+mod contract_01_06_11_system_calls;
+mod contract_01_06_4_timers;
 mod contract_01_07_activity_context;
 mod contract_01_08_registries;
+mod contract_01_09_runtime_entry_points;
+mod contract_01_11_sessions;
+mod contract_01_12_tags;
+mod contract_01_13_determinism;
+mod contract_01_14_limits;
 mod contract_03_02_commit_errors;
 mod contract_03_02_pipeline;
 mod contract_03_06_cancellation;
@@ -22,6 +30,7 @@ mod contract_04_05_kv;
 mod contract_04_06_management;
 mod contract_05_02_instrumented;
 mod easy_to_get_wrong;
+mod log_lines;
 mod node_under_test;
 mod noting_provider;
 mod stores;

@@ -2,29 +2,76 @@
 
 use std::sync::Arc;
 
-use everturn::providers::Provider;
 use everturn::providers::memory::MemoryProvider;
 #[cfg(feature = "sqlite")]
 use everturn::providers::sqlite::{SqliteOptions, SqliteProvider};
+use everturn::providers::{Clock, ManualClock, Provider, SystemClock};
 use tempfile::TempDir;
 
 /// A store and whatever must outlive it.
 pub(crate) struct Store {
     provider: Arc<dyn Provider>,
-    _folder: Option<TempDir>,
+    settings: Settings,
+    /// Where the database file lies; none for a store in memory.
+    folder: Option<TempDir>,
+}
+
+#[derive(Clone)]
+struct Settings {
+    clock: Arc<dyn Clock>,
+    payload_bytes_max: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { clock: Arc::new(SystemClock::new()), payload_bytes_max: 8 * 1024 * 1024 }
+    }
 }
 
 impl Store {
     pub(crate) fn memory() -> Self {
-        Self { provider: Arc::new(MemoryProvider::new()), _folder: None }
+        let settings = Settings::default();
+        Self { provider: in_memory(&settings), settings, folder: None }
     }
 
     #[cfg(feature = "sqlite")]
     pub(crate) async fn sqlite() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let url = format!("sqlite:{}", folder.path().join("store.db").display());
-        let provider = SqliteProvider::new(&url, Some(SqliteOptions::default())).await.unwrap();
-        Self { provider: Arc::new(provider), _folder: Some(folder) }
+        let (folder, settings) = (tempfile::tempdir().unwrap(), Settings::default());
+        Self { provider: in_file(&folder, &settings).await, settings, folder: Some(folder) }
+    }
+
+    /// An empty store of the same kind that goes by a clock moved by hand.
+    pub(crate) async fn with_manual_clock(self) -> (Self, Arc<ManualClock>) {
+        let clock = Arc::new(ManualClock::new(1_000_000));
+        let settings = Settings { clock: clock.clone(), ..self.settings.clone() };
+        (self.made_anew(settings).await, clock)
+    }
+
+    /// An empty store of the same kind with another limit on payloads.
+    pub(crate) async fn with_payload_bytes_max(self, payload_bytes_max: usize) -> Self {
+        let settings = Settings { payload_bytes_max, ..self.settings.clone() };
+        self.made_anew(settings).await
+    }
+
+    async fn made_anew(self, settings: Settings) -> Self {
+        #[cfg(feature = "sqlite")]
+        if self.folder.is_some() {
+            let folder = tempfile::tempdir().unwrap();
+            return Self { provider: in_file(&folder, &settings).await, settings, folder: Some(folder) };
+        }
+        Self { provider: in_memory(&settings), settings, folder: None }
+    }
+
+    /// The store as the next process finds it. Nobody else may hold it now.
+    pub(crate) async fn reopened(self) -> Self {
+        assert_eq!(self.other_handles(), 0, "the process before has ended");
+        #[cfg(feature = "sqlite")]
+        if let Some(folder) = self.folder {
+            drop(self.provider);
+            let provider = in_file(&folder, &self.settings).await;
+            return Self { provider, settings: self.settings, folder: Some(folder) };
+        }
+        self
     }
 
     pub(crate) fn provider(&self) -> Arc<dyn Provider> {
@@ -35,6 +82,22 @@ impl Store {
     pub(crate) fn other_handles(&self) -> usize {
         Arc::strong_count(&self.provider) - 1
     }
+}
+
+fn in_memory(settings: &Settings) -> Arc<dyn Provider> {
+    let provider = MemoryProvider::with_clock(Arc::clone(&settings.clock));
+    Arc::new(provider.with_payload_bytes_max(settings.payload_bytes_max))
+}
+
+#[cfg(feature = "sqlite")]
+async fn in_file(folder: &TempDir, settings: &Settings) -> Arc<dyn Provider> {
+    let url = format!("sqlite:{}", folder.path().join("store.db").display());
+    let options = SqliteOptions {
+        clock: Arc::clone(&settings.clock),
+        payload_bytes_max: settings.payload_bytes_max,
+        ..SqliteOptions::default()
+    };
+    Arc::new(SqliteProvider::new(&url, Some(options)).await.unwrap())
 }
 
 /// Makes one test per store of each `async fn name(store: Store)`.

@@ -1,4 +1,15 @@
 //! The SQLite provider: the contract, and what is SQLite's alone.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, missing_docs)]
 
+mod checkpoint;
+mod clock_jumps;
 mod conformance;
+mod damaged_rows;
+mod dead_locks;
+mod group_commit;
+mod large_turns;
+mod opening;
+mod sharing;
+mod store;
+mod waking;
+mod warm_steps;

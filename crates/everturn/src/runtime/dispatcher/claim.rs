@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::super::lock_keeper::{LockGuard, LockTerms};
 use super::super::node::Node;
+use super::super::retrying::retrying;
 use super::commit::{Committed, commit_while_locked};
 use super::metadata;
 use super::parent_execution;
@@ -128,7 +129,10 @@ impl<'a> Claim<'a> {
 
 /// Gives a fetched instance back. If that fails its lock runs out instead.
 pub(crate) async fn abandon(node: &Node, lock_token: &str, delay: Option<Duration>, ignore_attempt: bool) {
-    if let Err(error) = node.store.abandon_orchestration_item(lock_token, delay, ignore_attempt).await {
+    let abandoned = retrying(node.options.orchestrator_lock_timeout, async || {
+        node.store.abandon_orchestration_item(lock_token, delay, ignore_attempt).await
+    });
+    if let Err(error) = abandoned.await {
         tracing::warn!(target: "everturn::runtime::dispatchers::orchestration", %lock_token, %error,
             "giving an orchestration back failed, its lock will run out");
     }

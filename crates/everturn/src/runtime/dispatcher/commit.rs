@@ -1,15 +1,9 @@
 //! Committing a turn: again and again while the lock is held, or not at all.
 
-use std::time::Duration;
-
 use everturn_provider::{Provider, ProviderError, TurnCommit};
 
 use super::super::lock_keeper::LockGuard;
-
-/// First wait before a commit is tried again.
-const RETRY_MIN: Duration = Duration::from_millis(10);
-/// Longest wait before a commit is tried again.
-const RETRY_MAX: Duration = Duration::from_millis(160);
+use super::super::retrying::Backoff;
 
 /// What became of a commit.
 #[derive(Debug)]
@@ -28,7 +22,7 @@ pub(crate) async fn commit_while_locked(
     commit: &TurnCommit,
     lock: &LockGuard,
 ) -> Committed {
-    let mut wait = RETRY_MIN;
+    let mut backoff = Backoff::new();
     loop {
         let error = match store.commit_turn(commit).await {
             Ok(()) => return Committed::Yes,
@@ -38,6 +32,7 @@ pub(crate) async fn commit_while_locked(
             Err(error) if !error.is_retryable() => return Committed::Refused(error),
             Err(error) => error,
         };
+        let wait = backoff.next_wait();
         tracing::warn!(target: "everturn::runtime", %error, retry_in_ms = wait.as_millis() as u64,
             "committing a turn failed for now");
         tokio::select! {
@@ -45,6 +40,5 @@ pub(crate) async fn commit_while_locked(
             () = lock.lost() => return Committed::GivenUp(error),
             () = tokio::time::sleep(wait) => {}
         }
-        wait = (wait * 2).min(RETRY_MAX);
     }
 }

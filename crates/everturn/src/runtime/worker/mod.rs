@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::node::Node;
 use super::pacing::Pace;
+use super::retrying::retrying;
 use super::session_budget::SessionPlace;
 use super::shutdown::SlotAlive;
 use activity::ActivityItem;
@@ -128,7 +129,10 @@ impl Slot {
 
     /// Gives an activity back; if that fails its lock runs out instead.
     async fn abandon(&self, token: &str, delay: Option<Duration>, ignore_attempt: bool) {
-        if let Err(error) = self.node.store.abandon_work_item(token, delay, ignore_attempt).await {
+        let abandoned = retrying(self.node.options.worker_lock_timeout, async || {
+            self.node.store.abandon_work_item(token, delay, ignore_attempt).await
+        });
+        if let Err(error) = abandoned.await {
             tracing::warn!(target: "everturn::runtime::worker", worker_id = %self.worker_id,
                 lock_token = %token, %error, "giving an activity back failed, its lock will run out");
         }

@@ -1,0 +1,82 @@
+//! Trying again what failed for now.
+
+use std::time::Duration;
+
+use everturn_provider::ProviderError;
+use tokio::time::{Instant, sleep};
+
+/// First wait before a call is made again.
+const RETRY_MIN: Duration = Duration::from_millis(10);
+/// Longest wait before a call is made again.
+const RETRY_MAX: Duration = Duration::from_millis(160);
+
+/// The waits between tries: doubling, up to a limit.
+pub(crate) struct Backoff(Duration);
+
+impl Backoff {
+    pub(crate) fn new() -> Self {
+        Self(RETRY_MIN)
+    }
+
+    /// How long to wait before the next try.
+    pub(crate) fn next_wait(&mut self) -> Duration {
+        let wait = self.0;
+        self.0 = (wait * 2).min(RETRY_MAX);
+        wait
+    }
+}
+
+/// Makes a call until it succeeds, fails for good, or `at_most` is over: the time that the lock behind it lasts.
+pub(crate) async fn retrying(
+    at_most: Duration,
+    mut call: impl AsyncFnMut() -> Result<(), ProviderError>,
+) -> Result<(), ProviderError> {
+    let began = Instant::now();
+    let mut backoff = Backoff::new();
+    loop {
+        let answer = call().await;
+        let wait = backoff.next_wait();
+        match answer {
+            Err(error) if error.is_retryable() && began.elapsed() + wait < at_most => sleep(wait).await,
+            answer => return answer,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_double_up_to_a_sixth_of_a_second() {
+        let mut backoff = Backoff::new();
+        let waits: Vec<u128> = (0..6).map(|_| backoff.next_wait().as_millis()).collect();
+        assert_eq!(waits, [10, 20, 40, 80, 160, 160]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_passes_is_tried_until_it_has() {
+        let mut tries = 0;
+        let answer = retrying(Duration::from_secs(30), async || {
+            tries += 1;
+            if tries < 5 { Err(ProviderError::retryable("op", "busy")) } else { Ok(()) }
+        });
+        assert_eq!(answer.await, Ok(()));
+        assert_eq!(tries, 5);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_does_not_pass_ends_with_the_time_or_at_once() {
+        let began = Instant::now();
+        let busy = retrying(Duration::from_secs(1), async || Err(ProviderError::retryable("op", "busy")));
+        assert!(busy.await.is_err());
+        assert!(began.elapsed() < Duration::from_secs(1));
+        let mut tries = 0;
+        let refused = retrying(Duration::from_secs(1), async || {
+            tries += 1;
+            Err(ProviderError::lock_lost("op", "gone"))
+        });
+        assert!(refused.await.is_err());
+        assert_eq!(tries, 1);
+    }
+}

@@ -1,0 +1,88 @@
+//! What was logged on this thread, as lines with their fields.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tracing::field::{Field, Visit};
+use tracing::subscriber::DefaultGuard;
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
+
+/// One line.
+#[derive(Debug, Clone)]
+pub(crate) struct Line {
+    pub(crate) level: Level,
+    pub(crate) target: String,
+    pub(crate) message: String,
+    pub(crate) fields: BTreeMap<String, String>,
+}
+
+impl Line {
+    /// The names of its fields, without the message.
+    pub(crate) fn field_names(&self) -> Vec<&str> {
+        self.fields.keys().map(String::as_str).collect()
+    }
+
+    pub(crate) fn field(&self, name: &str) -> &str {
+        self.fields.get(name).unwrap_or_else(|| panic!("no field {name} in {self:?}"))
+    }
+}
+
+/// Collects lines while the guard lives. A test on one thread hears everything its runtime says.
+#[derive(Clone, Default)]
+pub(crate) struct LogLines(Arc<Mutex<Vec<Line>>>);
+
+impl LogLines {
+    pub(crate) fn listen() -> (Self, DefaultGuard) {
+        let lines = Self::default();
+        let subscriber = tracing_subscriber::registry().with(lines.clone());
+        (lines, tracing::subscriber::set_default(subscriber))
+    }
+
+    pub(crate) fn all(&self) -> Vec<Line> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The lines whose message contains this text.
+    pub(crate) fn saying(&self, text: &str) -> Vec<Line> {
+        self.all().into_iter().filter(|line| line.message.contains(text)).collect()
+    }
+
+    /// The only line whose message is this text.
+    pub(crate) fn only(&self, message: &str) -> Line {
+        let mut lines = self.saying(message);
+        lines.retain(|line| line.message == message);
+        assert_eq!(lines.len(), 1, "'{message}' in {:#?}", self.all());
+        lines.remove(0)
+    }
+}
+
+impl<S: Subscriber> Layer<S> for LogLines {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let mut fields = Fields::default();
+        event.record(&mut fields);
+        let message = fields.0.remove("message").unwrap_or_default();
+        let metadata = event.metadata();
+        let line = Line {
+            level: *metadata.level(),
+            target: metadata.target().to_owned(),
+            message,
+            fields: fields.0,
+        };
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+    }
+}
+
+#[derive(Default)]
+struct Fields(BTreeMap<String, String>);
+
+impl Visit for Fields {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.0.insert(field.name().to_owned(), value.to_owned());
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        self.0.insert(field.name().to_owned(), format!("{value:?}"));
+    }
+}

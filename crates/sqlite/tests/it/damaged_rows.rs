@@ -1,0 +1,82 @@
+//! Damage that only SQL can do.
+
+use everturn_core::OrchestrationStatus;
+use everturn_provider::Provider;
+
+use crate::store::{Store, activity, begin, completion, fetch, fetch_work, signal, start};
+
+#[tokio::test]
+async fn a_damaged_pin_hurts_its_own_instance_only() {
+    let store = Store::new();
+    let provider = store.open().await;
+    begin(&provider, "a", vec![]).await;
+    begin(&provider, "b", vec![]).await;
+    provider.enqueue_for_orchestrator(signal("a"), None).await.unwrap();
+    provider.enqueue_for_orchestrator(signal("b"), None).await.unwrap();
+    store
+        .sql()
+        .execute(
+            "UPDATE executions SET pinned_engine_version = 'not a version' \
+             WHERE instance_key = (SELECT instance_key FROM instances WHERE instance_id = 'a')",
+            [],
+        )
+        .unwrap();
+    let (item, ..) = fetch(&provider).await.unwrap();
+    assert_eq!(item.instance, "a");
+    assert!(item.history_error.unwrap().contains("pinned version"));
+    let (item, ..) = fetch(&provider).await.unwrap();
+    assert_eq!((item.instance.as_str(), item.history_error), ("b", None));
+}
+
+#[tokio::test]
+async fn a_damaged_start_message_comes_as_damage() {
+    let store = Store::new();
+    let provider = store.open().await;
+    provider.enqueue_for_orchestrator(start("a"), None).await.unwrap();
+    store.sql().execute("UPDATE orchestrator_queue SET work_item = CAST(x'fffe' AS TEXT)", []).unwrap();
+    let (item, ..) = fetch(&provider).await.unwrap();
+    assert_eq!((item.instance.as_str(), item.orchestration_name.as_str()), ("a", "unknown"));
+    assert!(item.history_error.unwrap().contains("orchestrator queue row"));
+}
+
+#[tokio::test]
+async fn a_lost_event_is_noticed() {
+    let store = Store::new();
+    let provider = store.open().await;
+    begin(&provider, "a", vec![]).await;
+    store.sql().execute("DELETE FROM history", []).unwrap();
+    let error = provider.read("a").await.unwrap_err();
+    assert!(error.is_damaged() && error.message.contains("missing"), "{error}");
+    provider.enqueue_for_orchestrator(signal("a"), None).await.unwrap();
+    let (item, ..) = fetch(&provider).await.unwrap();
+    assert!(item.history_error.unwrap().contains("missing"));
+}
+
+#[tokio::test]
+async fn a_damaged_row_of_the_worker_queue_becomes_a_failure_or_is_set_aside() {
+    let store = Store::new();
+    let provider = store.open().await;
+    begin(&provider, "a", vec![activity("a", 2), activity("a", 3), activity("a", 4)]).await;
+    let sql = store.sql();
+    sql.execute("UPDATE worker_queue SET work_item = '{' WHERE activity_id = 2", []).unwrap();
+    sql.execute("UPDATE worker_queue SET work_item = '{', instance_id = '' WHERE activity_id = 3", []).unwrap();
+    let (item, ..) = fetch_work(&provider).await.unwrap();
+    assert_eq!(item, activity("a", 4));
+    let (item, ..) = fetch(&provider).await.unwrap();
+    assert_eq!(item.messages.len(), 1);
+    let aside: i64 = sql.query_row("SELECT count(*) FROM set_aside", [], |row| row.get(0)).unwrap();
+    assert_eq!(aside, 1);
+}
+
+#[tokio::test]
+async fn the_status_does_not_read_the_history() {
+    let store = Store::new();
+    let provider = store.open().await;
+    begin(&provider, "a", vec![activity("a", 2)]).await;
+    let (_, token, _) = fetch_work(&provider).await.unwrap();
+    provider.ack_work_item(&token, Some(completion("a", 2))).await.unwrap();
+    let status = provider.read_status("a").await.unwrap();
+    assert!(matches!(status, OrchestrationStatus::Running { .. }), "{status:?}");
+    store.sql().execute("UPDATE history SET event_data = '{'", []).unwrap();
+    assert!(provider.read_status("a").await.unwrap_err().is_damaged());
+}

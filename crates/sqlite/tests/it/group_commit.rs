@@ -1,0 +1,115 @@
+//! Many operations, few commits.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use everturn_provider::{Provider, TagFilter};
+use everturn_sqlite::{SqliteOptions, SqliteProvider};
+
+use crate::store::{LOCK, Store, activity, begin, fetch, fetch_work, signal};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn operations_that_wait_together_share_a_commit() {
+    let store = Store::new();
+    let provider = Arc::new(store.open().await);
+    let before = provider.commit_count();
+    let tasks: Vec<_> = (0..2_000)
+        .map(|id| {
+            let provider = Arc::clone(&provider);
+            tokio::spawn(async move { provider.enqueue_for_worker(activity("a", id + 1)).await.unwrap() })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    let commits = provider.commit_count() - before;
+    assert!(commits < 1_000, "2000 operations took {commits} commits");
+    let admin = provider.as_management_capability().unwrap();
+    assert_eq!(admin.get_queue_depths().await.unwrap().worker_queue, 2_000);
+}
+
+#[tokio::test]
+async fn one_operation_a_commit_on_request() {
+    let store = Store::new();
+    let options = SqliteOptions { batch_operations_max: 1, ..SqliteOptions::default() };
+    let provider = Arc::new(SqliteProvider::new(&store.url(), Some(options)).await.unwrap());
+    let before = provider.commit_count();
+    let tasks: Vec<_> = (0..50)
+        .map(|id| {
+            let provider = Arc::clone(&provider);
+            tokio::spawn(async move { provider.enqueue_for_worker(activity("a", id + 1)).await.unwrap() })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    assert_eq!(provider.commit_count() - before, 50);
+}
+
+#[tokio::test]
+async fn a_fetch_that_finds_nothing_commits_nothing() {
+    let store = Store::new();
+    let provider = store.open().await;
+    begin(&provider, "a", vec![]).await;
+    let before = provider.commit_count();
+    for _ in 0..10 {
+        assert!(fetch(&provider).await.is_none());
+        assert!(fetch_work(&provider).await.is_none());
+    }
+    let wait = Duration::from_millis(20);
+    assert!(provider.fetch_orchestration_item(LOCK, wait, None).await.unwrap().is_none());
+    assert!(provider.fetch_work_item(LOCK, wait, None, &TagFilter::Any).await.unwrap().is_none());
+    assert_eq!(provider.commit_count(), before);
+}
+
+#[tokio::test]
+async fn a_refused_operation_hurts_nobody_else_in_its_batch() {
+    let store = Store::new();
+    let provider = Arc::new(store.open().await);
+    let tasks: Vec<_> = (0..200_u64)
+        .map(|id| {
+            let provider = Arc::clone(&provider);
+            tokio::spawn(async move {
+                if id % 2 == 0 {
+                    provider.enqueue_for_orchestrator(signal("a"), None).await.unwrap();
+                } else {
+                    provider.ack_work_item("1-00", None).await.unwrap_err();
+                    provider.append_with_execution("b", 1, vec![]).await.unwrap();
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    let admin = provider.as_management_capability().unwrap();
+    assert_eq!(admin.get_queue_depths().await.unwrap().orchestrator_queue, 100);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn waiters_are_served_while_operations_pour_in() {
+    for batch_operations_max in [1, 512] {
+        let store = Store::new();
+        let options = SqliteOptions { batch_operations_max, ..SqliteOptions::default() };
+        let provider = Arc::new(SqliteProvider::new(&store.url(), Some(options)).await.unwrap());
+        let pouring: Vec<_> = (0..8)
+            .map(|lane| {
+                let provider = Arc::clone(&provider);
+                tokio::spawn(async move {
+                    for id in 1_u64.. {
+                        let instance = format!("lane-{lane}");
+                        provider.enqueue_for_worker(activity(&instance, id)).await.unwrap();
+                    }
+                })
+            })
+            .collect();
+        for _ in 0..50 {
+            let fetched = provider.fetch_work_item(LOCK, Duration::from_secs(20), None, &TagFilter::Any).await;
+            let (_, token, _) = fetched.unwrap().expect("there is plenty");
+            provider.ack_work_item(&token, None).await.unwrap();
+        }
+        for task in pouring {
+            task.abort();
+        }
+    }
+}

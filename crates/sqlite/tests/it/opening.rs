@@ -1,0 +1,122 @@
+//! Opening and closing files.
+
+use everturn_provider::Provider;
+use everturn_sqlite::{SqliteOptions, SqliteProvider, Synchronous};
+
+use crate::store::{Store, activity, begin, fetch_work, start};
+
+#[tokio::test]
+async fn reopening_keeps_everything() {
+    let store = Store::new();
+    let provider = store.open().await;
+    begin(&provider, "a", vec![activity("a", 2)]).await;
+    provider.enqueue_for_orchestrator(start("b"), None).await.unwrap();
+    let history = provider.read("a").await.unwrap();
+    provider.close().await;
+
+    let provider = store.open().await;
+    assert_eq!(provider.read("a").await.unwrap(), history);
+    assert_eq!(fetch_work(&provider).await.unwrap().0, activity("a", 2));
+    let admin = provider.as_management_capability().unwrap();
+    assert_eq!(admin.get_queue_depths().await.unwrap().orchestrator_queue, 1);
+}
+
+#[tokio::test]
+async fn a_dropped_provider_has_written_everything_when_the_file_is_opened_again() {
+    let store = Store::new();
+    for round in 0..20 {
+        let provider = store.open().await;
+        provider.enqueue_for_worker(activity("a", round + 1)).await.unwrap();
+        let (item, _token, attempts) = fetch_work(&provider).await.expect("nobody's lock is in the way");
+        assert_eq!((item, attempts), (activity("a", 1), u32::try_from(round).unwrap() + 1));
+        drop(provider);
+    }
+}
+
+#[tokio::test]
+async fn closing_leaves_one_file_and_refuses_further_calls() {
+    let store = Store::new();
+    let provider = store.open().await;
+    begin(&provider, "a", vec![]).await;
+    provider.close().await;
+    assert_eq!(store.log_bytes(), 0);
+    let refused = provider.enqueue_for_worker(activity("a", 2)).await.unwrap_err();
+    assert!(!refused.is_retryable() && refused.message.contains("closed"), "{refused}");
+    assert!(provider.read("a").await.is_err());
+    assert!(provider.checkpoint().await.unwrap_err().is_closed());
+}
+
+#[tokio::test]
+async fn a_newer_schema_is_refused_with_a_clear_message() {
+    let store = Store::new();
+    store.open().await.close().await;
+    store.sql().pragma_update(None, "user_version", 99).unwrap();
+    let refused = SqliteProvider::new(&store.url(), None).await.unwrap_err();
+    assert!(refused.is_newer_schema());
+    assert!(refused.to_string().contains("newer"), "{refused}");
+}
+
+#[tokio::test]
+async fn a_database_of_another_application_is_left_alone() {
+    let store = Store::new();
+    store.sql().execute_batch("CREATE TABLE customers (name TEXT)").unwrap();
+    let refused = SqliteProvider::new(&store.url(), None).await.unwrap_err();
+    assert!(refused.to_string().contains("another application"), "{refused}");
+    let tables: i64 =
+        store.sql().query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).unwrap();
+    assert_eq!(tables, 1);
+}
+
+#[tokio::test]
+async fn what_is_no_database_is_refused() {
+    let store = Store::new();
+    std::fs::write(store.path(), vec![b'x'; 8192]).unwrap();
+    assert!(SqliteProvider::new(&store.url(), None).await.is_err());
+}
+
+#[tokio::test]
+async fn a_missing_file_is_created_unless_the_url_says_otherwise() {
+    let store = Store::new();
+    let missing = SqliteProvider::new(&format!("{}?mode=rw", store.url()), None).await.unwrap_err();
+    assert!(missing.to_string().contains("no such file"), "{missing}");
+    let provider = SqliteProvider::new(&format!("{}?mode=rwc", store.url()), None).await.unwrap();
+    provider.close().await;
+    SqliteProvider::new(&format!("{}?mode=rw", store.url()), None).await.unwrap();
+    assert!(SqliteProvider::new("sqlite:/nowhere/at/all/store.db", None).await.is_err());
+}
+
+#[tokio::test]
+async fn the_file_is_marked_and_in_wal_mode() {
+    let store = Store::new();
+    let options = SqliteOptions { synchronous: Synchronous::Normal, ..SqliteOptions::default() };
+    let provider = SqliteProvider::new(&store.url(), Some(options)).await.unwrap();
+    let sql = store.sql();
+    let pragma = |name: &str| -> String {
+        sql.pragma_query_value(None, name, |row| {
+            row.get::<_, i64>(0).map(|number| number.to_string()).or_else(|_| row.get(0))
+        })
+        .unwrap()
+    };
+    assert_eq!(pragma("journal_mode"), "wal");
+    assert_eq!(pragma("user_version"), "1");
+    assert_eq!(pragma("application_id"), 0x4576_746E_i64.to_string());
+    assert_eq!(provider.name(), "sqlite");
+    assert_eq!(provider.version(), env!("CARGO_PKG_VERSION"));
+}
+
+#[tokio::test]
+async fn databases_in_memory_are_isolated() {
+    let one = SqliteProvider::new_in_memory().await.unwrap();
+    let other = SqliteProvider::new("sqlite::memory:", None).await.unwrap();
+    begin(&one, "a", vec![]).await;
+    assert_eq!(one.read("a").await.unwrap().len(), 1);
+    assert!(other.read("a").await.unwrap().is_empty());
+    one.checkpoint().await.unwrap();
+}
+
+#[tokio::test]
+async fn options_reach_the_caller() {
+    let options = SqliteOptions { payload_bytes_max: 77, ..SqliteOptions::default() };
+    let provider = SqliteProvider::new_in_memory_with_options(Some(options)).await.unwrap();
+    assert_eq!(provider.payload_bytes_max(), 77);
+}

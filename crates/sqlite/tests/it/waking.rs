@@ -1,0 +1,90 @@
+//! Fetches that wait, on the real clock.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use everturn_provider::{Provider, TagFilter};
+use everturn_sqlite::SqliteProvider;
+
+use crate::store::{LOCK, Store, activity, begin, fetch, fetch_work, signal, start};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+#[tokio::test]
+async fn a_delay_that_ends_wakes_the_waiting_fetch_on_time() {
+    let store = Store::new();
+    let provider = store.open().await;
+    let delay = Duration::from_millis(120);
+    let began = Instant::now();
+    provider.enqueue_for_orchestrator(start("a"), Some(delay)).await.unwrap();
+    let fetched = provider.fetch_orchestration_item(LOCK, PATIENCE, None).await.unwrap();
+    assert!(fetched.is_some());
+    let took = began.elapsed();
+    assert!(took >= delay, "not before {delay:?}, but after {took:?}");
+    assert!(took < Duration::from_secs(5), "it took {took:?}");
+}
+
+#[tokio::test]
+async fn a_lock_that_ends_wakes_the_waiting_fetch() {
+    let provider = SqliteProvider::new_in_memory().await.unwrap();
+    let short = Duration::from_millis(200);
+    begin(&provider, "a", vec![activity("a", 2)]).await;
+    provider.enqueue_for_orchestrator(signal("a"), None).await.unwrap();
+    assert!(provider.fetch_orchestration_item(short, Duration::ZERO, None).await.unwrap().is_some());
+    assert!(provider.fetch_work_item(short, Duration::ZERO, None, &TagFilter::Any).await.unwrap().is_some());
+    let began = Instant::now();
+    assert!(provider.fetch_orchestration_item(LOCK, PATIENCE, None).await.unwrap().is_some());
+    assert!(provider.fetch_work_item(LOCK, PATIENCE, None, &TagFilter::Any).await.unwrap().is_some());
+    assert!(began.elapsed() < Duration::from_secs(5), "it took {:?}", began.elapsed());
+}
+
+#[tokio::test]
+async fn an_answer_that_nobody_took_is_handed_back() {
+    let store = Store::new();
+    let provider = Arc::new(store.open().await);
+    for round in 0..50_u64 {
+        let instance = format!("i{round}");
+        let waiting = tokio::spawn({
+            let provider = Arc::clone(&provider);
+            async move { provider.fetch_orchestration_item(LOCK, PATIENCE, None).await }
+        });
+        tokio::task::yield_now().await;
+        // The answer is on its way when its receiver goes.
+        let enqueued = provider.enqueue_for_orchestrator(start(&instance), None);
+        waiting.abort();
+        enqueued.await.unwrap();
+        drop(waiting.await);
+        let fetched = provider.fetch_orchestration_item(LOCK, PATIENCE, None).await.unwrap();
+        let (item, _, attempts) = fetched.expect("it was handed back");
+        assert_eq!((item.instance, attempts), (instance, 1));
+    }
+}
+
+#[tokio::test]
+async fn a_time_out_leaves_no_waiter_behind() {
+    let store = Store::new();
+    let provider = store.open().await;
+    let short = Duration::from_millis(5);
+    for _ in 0..20 {
+        assert!(provider.fetch_orchestration_item(LOCK, short, None).await.unwrap().is_none());
+        assert!(provider.fetch_work_item(LOCK, short, None, &TagFilter::Any).await.unwrap().is_none());
+    }
+    begin(&provider, "a", vec![activity("a", 2)]).await;
+    let (_, _, attempts) = fetch_work(&provider).await.expect("nobody took it");
+    assert_eq!(attempts, 1);
+    assert!(fetch(&provider).await.is_none());
+}
+
+#[tokio::test]
+async fn dropping_the_provider_ends_waiting_fetches_of_its_wrappers() {
+    let store = Store::new();
+    let provider = Arc::new(store.open().await);
+    let waiting = tokio::spawn({
+        let provider = Arc::clone(&provider);
+        async move { provider.fetch_orchestration_item(LOCK, PATIENCE, None).await }
+    });
+    tokio::task::yield_now().await;
+    assert!(fetch(&provider).await.is_none());
+    provider.close().await;
+    assert!(waiting.await.unwrap().unwrap().is_none());
+}

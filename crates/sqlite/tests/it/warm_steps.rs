@@ -1,0 +1,107 @@
+//! Instances that a runtime keeps in memory.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use everturn_provider::{FetchedTurn, LentInstance, Provider, Stamp, TagFilter, TurnCommit, WarmView};
+use everturn_sqlite::SqliteProvider;
+
+use crate::store::{LOCK, Store, activity, completion, named, scheduled, start, started};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A runtime's memory: instance, execution and stamp.
+#[derive(Default)]
+struct Memory {
+    held: Mutex<HashMap<String, (u64, Stamp)>>,
+}
+
+impl WarmView for Memory {
+    fn lend(&self, instance: &str, execution_id: u64, stamp: Stamp) -> Option<LentInstance> {
+        let held = self.held.lock().unwrap().remove(instance)?;
+        (held == (execution_id, stamp)).then(|| LentInstance::new(held))
+    }
+}
+
+fn commit(memory: &Arc<Memory>, turn: &FetchedTurn, event_id: u64, stamp: Stamp) -> TurnCommit {
+    let instance = turn.item.instance.clone();
+    let first = event_id == 2;
+    let mut history_delta = vec![scheduled(&instance, event_id)];
+    if first {
+        history_delta.insert(0, started(&instance));
+    }
+    let (memory, id) = (Arc::clone(memory), instance.clone());
+    TurnCommit {
+        lock_token: turn.lock_token.clone(),
+        execution_id: 1,
+        history_delta,
+        worker_items: vec![activity(&instance, event_id)],
+        orchestrator_items: vec![],
+        metadata: if first { named() } else { Default::default() },
+        cancelled_activities: vec![],
+        base: turn.stamp,
+        stamp,
+        check_in: Some(Arc::new(move || {
+            memory.held.lock().unwrap().insert(id.clone(), (1, stamp));
+        })),
+    }
+}
+
+async fn dispatch(provider: Arc<SqliteProvider>, memory: Arc<Memory>, steps: u64) -> u64 {
+    let mut warm_turns = 0;
+    for step in 0..steps {
+        let view = Arc::clone(&memory) as Arc<dyn WarmView>;
+        let turn = provider.fetch_turn(LOCK, PATIENCE, None, view).await.unwrap().expect("a turn");
+        warm_turns += u64::from(turn.warm.is_some());
+        assert_eq!(turn.attempt_count, 1);
+        if turn.warm.is_some() {
+            assert!(turn.item.history.is_empty());
+        }
+        provider.commit_turn(&commit(&memory, &turn, step + 2, Stamp(step + 1))).await.unwrap();
+    }
+    warm_turns
+}
+
+async fn work(provider: Arc<SqliteProvider>, steps: u64) {
+    for _ in 0..steps {
+        let fetched = provider.fetch_work_item(LOCK, PATIENCE, None, &TagFilter::DefaultOnly).await.unwrap();
+        let (item, token, _) = fetched.expect("an activity");
+        let everturn_core::WorkItem::ActivityExecute { id, .. } = item else { panic!("{item:?}") };
+        provider.ack_work_item(&token, Some(completion("a", id))).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_turn_after_the_first_is_warm_and_history_is_complete() {
+    const STEPS: u64 = 200;
+    let store = Store::new();
+    let provider = Arc::new(store.open().await);
+    let memory = Arc::new(Memory::default());
+    let before = provider.commit_count();
+    provider.enqueue_for_orchestrator(start("a"), None).await.unwrap();
+    let dispatching = tokio::spawn(dispatch(Arc::clone(&provider), Arc::clone(&memory), STEPS));
+    let working = tokio::spawn(work(Arc::clone(&provider), STEPS));
+    assert_eq!(dispatching.await.unwrap(), STEPS - 1);
+    working.await.unwrap();
+    let commits = provider.commit_count() - before;
+    assert!(commits <= 2 * STEPS + 10, "{commits} commits for {STEPS} steps");
+    let history = provider.read("a").await.unwrap();
+    assert_eq!(history.len() as u64, STEPS + 1);
+}
+
+#[tokio::test]
+async fn a_lent_instance_comes_back_if_its_turn_is_never_taken() {
+    let store = Store::new();
+    let provider = Arc::new(store.open().await);
+    let memory = Arc::new(Memory::default());
+    provider.enqueue_for_orchestrator(start("a"), None).await.unwrap();
+    dispatch(Arc::clone(&provider), Arc::clone(&memory), 1).await;
+    assert_eq!(memory.held.lock().unwrap().len(), 1);
+    provider.append_with_execution("a", 1, vec![scheduled("a", 3)]).await.unwrap();
+    provider.enqueue_for_orchestrator(crate::store::signal("a"), None).await.unwrap();
+    let view = Arc::clone(&memory) as Arc<dyn WarmView>;
+    let turn = provider.fetch_turn(LOCK, PATIENCE, None, view).await.unwrap().unwrap();
+    assert!(turn.warm.is_none(), "its history moved");
+    assert_eq!(turn.item.history.len(), 3);
+}
