@@ -34,9 +34,12 @@ fn statistics_are_a_stub() {
     assert_eq!(stage.turn([]).outcome, TurnOutcome::Completed { output: "None".into() });
 }
 
+/// Stations of the code, and whether it was replaying there.
+type Notes = Arc<Mutex<Vec<(&'static str, bool)>>>;
+
 /// Code that notes `is_replaying` at each of its stations.
-fn watched() -> (Stage, Arc<Mutex<Vec<(&'static str, bool)>>>) {
-    let notes = Arc::new(Mutex::new(Vec::new()));
+fn watched() -> (Stage, Notes) {
+    let notes = Notes::default();
     let shared = Arc::clone(&notes);
     let stage = Stage::new(move |ctx, _| {
         let notes = Arc::clone(&shared);

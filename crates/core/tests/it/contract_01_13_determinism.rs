@@ -90,9 +90,12 @@ fn continue_as_new_may_wait_on_anything() {
     assert_eq!(outcome, TurnOutcome::ContinuedAsNew { input: "next".into() });
 }
 
+/// Makes one durable future.
+type Wait = fn(&OrchestrationContext) -> Pin<Box<dyn Future<Output = ()> + Send>>;
+
 #[test]
 fn every_kind_of_durable_future_counts_as_waiting() {
-    let waits: [fn(&OrchestrationContext) -> Pin<Box<dyn Future<Output = ()> + Send>>; 5] = [
+    let waits: [Wait; 5] = [
         |ctx| Box::pin(ctx.schedule_activity("A", "").map(drop)),
         |ctx| Box::pin(ctx.schedule_timer(Duration::ZERO)),
         |ctx| Box::pin(ctx.schedule_wait("w").map(drop)),

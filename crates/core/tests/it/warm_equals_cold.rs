@@ -3,11 +3,13 @@
 //! The stage compares every turn of the two. Here the programs, the world that answers them, and the checks that hold
 //! for any history are made.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use everturn_core::turn::{Turn, TurnOutcome};
 use everturn_core::{ErrorDetails, Event, EventKind, KvEntry, WorkItem};
 use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::TestRunner;
 
 use crate::programs::{MAX_PAYLOAD, Program, programs, run};
 use crate::stage::{
@@ -138,7 +140,7 @@ impl Life {
         assert!(ids.is_sorted_by(|a, b| a < b), "ids go up: {ids:?}");
         let terminals = history.iter().filter(|event| event.is_terminal()).count();
         assert_eq!(terminals, usize::from(turn.outcome != TurnOutcome::Continue));
-        let mut ended = std::collections::HashSet::new();
+        let mut ended = HashSet::new();
         for event in history {
             let completes = matches!(
                 event.kind,
@@ -150,6 +152,7 @@ impl Life {
             );
             assert!(!completes || ended.insert(event.source_event_id), "completed twice: {event:?}");
         }
+        check_closings(history, turn.outcome != TurnOutcome::Continue);
         if turn.outcome == TurnOutcome::Continue {
             let again = self.stage.replayed().take_turn(vec![], &StageClock::of_turn(99));
             assert_eq!(again.outcome, TurnOutcome::Continue);
@@ -157,6 +160,29 @@ impl Life {
             assert!(again.worker_items.is_empty() && again.orchestrator_items.is_empty());
         }
     }
+}
+
+/// Everything is cancelled at most once, and at the end no activity is left open.
+fn check_closings(history: &[Event], ended: bool) {
+    let mut cancelled = HashSet::new();
+    let mut open = HashSet::new();
+    for event in history {
+        match event.kind {
+            EventKind::ActivityScheduled { .. } => drop(open.insert(event.event_id)),
+            EventKind::ActivityCompleted { .. } | EventKind::ActivityFailed { .. } => {
+                open.remove(&event.source_event_id.unwrap());
+            }
+            EventKind::ActivityCancelRequested { .. }
+            | EventKind::SubOrchestrationCancelRequested { .. }
+            | EventKind::ExternalSubscribedCancelled { .. }
+            | EventKind::QueueSubscriptionCancelled { .. } => {
+                open.remove(&event.source_event_id.unwrap());
+                assert!(cancelled.insert(event.source_event_id), "cancelled twice: {event:?}");
+            }
+            _ => {}
+        }
+    }
+    assert!(!ended || open.is_empty(), "left open: {open:?}");
 }
 
 /// Keeps the instance's key-value store as a provider would.
@@ -191,33 +217,52 @@ fn start(input: &str, carried: Vec<(String, String)>, status: Option<String>) ->
     }
 }
 
-/// Plays a program against the world, through as many executions as it asks for. Returns how it ended, and whether
-/// every queue message was read at most once and none was lost.
-fn play(program: &Program, batches: &[Vec<Deed>]) {
+/// Plays a program against the world, through as many executions as it asks for. Returns how its turns ended.
+fn play(program: &Program, batches: &[Vec<Deed>]) -> BTreeSet<&'static str> {
     let mut life = Life::new(program, 1, HashMap::new(), start("0", vec![], None));
     let mut waiting: Vec<WorkItem> = vec![];
     let mut batches = batches.iter();
+    let mut seen = BTreeSet::new();
     loop {
         let turn = life.turn(std::mem::take(&mut waiting));
         match &turn.outcome {
-            TurnOutcome::Continue => {}
-            TurnOutcome::ContinuedAsNew { .. } => {
-                let execution_id = life.world.execution_id + 1;
-                let WorkItem::ContinueAsNew { input, carry_forward_events, initial_custom_status, .. } =
-                    turn.orchestrator_items[0].clone()
-                else {
-                    panic!("no successor: {turn:?}")
-                };
-                waiting = carry_forward_events.iter().map(|(name, data)| queued(name, data)).collect();
-                let start = start(&input, carry_forward_events, initial_custom_status);
-                life = Life::new(program, execution_id, life.kv.clone(), start);
-                continue;
-            }
-            _ => return,
+            TurnOutcome::Continue => seen.insert("waits"),
+            TurnOutcome::ContinuedAsNew { .. } => seen.insert("continues as new"),
+            TurnOutcome::Completed { .. } => seen.insert("completes"),
+            TurnOutcome::Failed { .. } => seen.insert("fails"),
+            TurnOutcome::Cancelled { .. } => seen.insert("is cancelled"),
+        };
+        if let Some(item @ WorkItem::ContinueAsNew { .. }) = turn.orchestrator_items.first() {
+            (life, waiting) = successor(program, &life, item);
+            continue;
         }
-        let Some(batch) = batches.next() else { return };
+        let ended = turn.outcome != TurnOutcome::Continue;
+        let Some(batch) = batches.next().filter(|_| !ended) else { return seen };
         waiting = batch.iter().filter_map(|deed| life.world.act(deed)).collect();
     }
+}
+
+/// The next execution of an instance, and the messages it inherits.
+fn successor(program: &Program, life: &Life, item: &WorkItem) -> (Life, Vec<WorkItem>) {
+    let WorkItem::ContinueAsNew { input, carry_forward_events, initial_custom_status, .. } = item else {
+        panic!("not a successor: {item:?}")
+    };
+    let carried = carry_forward_events.iter().map(|(name, data)| queued(name, data)).collect();
+    let start = start(input, carry_forward_events.clone(), initial_custom_status.clone());
+    (Life::new(program, life.world.execution_id + 1, life.kv.clone(), start), carried)
+}
+
+#[test]
+fn random_programs_reach_every_outcome() {
+    let mut runner = TestRunner::deterministic();
+    let mut seen = BTreeSet::new();
+    for _ in 0..1000 {
+        let program = programs().new_tree(&mut runner).unwrap().current();
+        let batches = deeds().new_tree(&mut runner).unwrap().current();
+        seen.extend(play(&program, &batches));
+    }
+    let every = ["completes", "continues as new", "fails", "is cancelled", "waits"];
+    assert_eq!(seen, every.into_iter().collect());
 }
 
 proptest! {

@@ -1,5 +1,6 @@
 //! Trying again what failed for now.
 
+use std::future::Future;
 use std::time::Duration;
 
 use everturn_provider::ProviderError;
@@ -27,10 +28,10 @@ impl Backoff {
 }
 
 /// Makes a call until it succeeds, fails for good, or `at_most` is over: the time that the lock behind it lasts.
-pub(crate) async fn retrying(
-    at_most: Duration,
-    mut call: impl AsyncFnMut() -> Result<(), ProviderError>,
-) -> Result<(), ProviderError> {
+pub(crate) async fn retrying<F>(at_most: Duration, mut call: impl FnMut() -> F) -> Result<(), ProviderError>
+where
+    F: Future<Output = Result<(), ProviderError>>,
+{
     let began = Instant::now();
     let mut backoff = Backoff::new();
     loop {
@@ -45,6 +46,8 @@ pub(crate) async fn retrying(
 
 #[cfg(test)]
 mod tests {
+    use std::future::ready;
+
     use super::*;
 
     #[test]
@@ -57,9 +60,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_passes_is_tried_until_it_has() {
         let mut tries = 0;
-        let answer = retrying(Duration::from_secs(30), async || {
+        let answer = retrying(Duration::from_secs(30), || {
             tries += 1;
-            if tries < 5 { Err(ProviderError::retryable("op", "busy")) } else { Ok(()) }
+            ready(if tries < 5 { Err(ProviderError::retryable("op", "busy")) } else { Ok(()) })
         });
         assert_eq!(answer.await, Ok(()));
         assert_eq!(tries, 5);
@@ -68,13 +71,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_does_not_pass_ends_with_the_time_or_at_once() {
         let began = Instant::now();
-        let busy = retrying(Duration::from_secs(1), async || Err(ProviderError::retryable("op", "busy")));
+        let busy = retrying(Duration::from_secs(1), || ready(Err(ProviderError::retryable("op", "busy"))));
         assert!(busy.await.is_err());
         assert!(began.elapsed() < Duration::from_secs(1));
         let mut tries = 0;
-        let refused = retrying(Duration::from_secs(1), async || {
+        let refused = retrying(Duration::from_secs(1), || {
             tries += 1;
-            Err(ProviderError::lock_lost("op", "gone"))
+            ready(Err(ProviderError::lock_lost("op", "gone")))
         });
         assert!(refused.await.is_err());
         assert_eq!(tries, 1);

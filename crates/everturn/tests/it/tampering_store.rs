@@ -19,6 +19,8 @@ pub(crate) struct TamperingStore {
     tamper: Mutex<Tamper>,
     /// Every operation that was asked for, in order.
     calls: Mutex<Vec<&'static str>>,
+    /// Whether fetches bring instances that the runtime cannot replay.
+    ignores_filter: bool,
 }
 
 impl TamperingStore {
@@ -26,7 +28,22 @@ impl TamperingStore {
         inner: Arc<dyn Provider>,
         tamper: impl FnMut(&'static str) -> Option<ProviderError> + Send + 'static,
     ) -> Arc<Self> {
-        Arc::new(Self { inner, tamper: Mutex::new(Box::new(tamper)), calls: Mutex::default() })
+        Arc::new(Self {
+            inner,
+            tamper: Mutex::new(Box::new(tamper)),
+            calls: Mutex::default(),
+            ignores_filter: false,
+        })
+    }
+
+    /// A store that does not know of capability filters.
+    pub(crate) fn ignoring_filters(inner: Arc<dyn Provider>) -> Arc<Self> {
+        Arc::new(Self {
+            inner,
+            tamper: Mutex::new(Box::new(|_| None)),
+            calls: Mutex::default(),
+            ignores_filter: true,
+        })
     }
 
     pub(crate) fn count(&self, operation: &str) -> usize {
@@ -55,6 +72,7 @@ impl Provider for TamperingStore {
         poll_timeout: Duration,
         filter: Option<&DispatcherCapabilityFilter>,
     ) -> Result<Option<(OrchestrationItem, String, u32)>, ProviderError> {
+        let filter = filter.filter(|_| !self.ignores_filter);
         forward!(self.fetch_orchestration_item(lock_timeout, poll_timeout, filter))
     }
 
@@ -204,6 +222,7 @@ impl Provider for TamperingStore {
         filter: Option<&DispatcherCapabilityFilter>,
         warm: Arc<dyn WarmView>,
     ) -> Result<Option<FetchedTurn>, ProviderError> {
+        let filter = filter.filter(|_| !self.ignores_filter);
         forward!(self.fetch_turn(lock_timeout, poll_timeout, filter, warm))
     }
 

@@ -129,8 +129,8 @@ impl<'a> Claim<'a> {
 
 /// Gives a fetched instance back. If that fails its lock runs out instead.
 pub(crate) async fn abandon(node: &Node, lock_token: &str, delay: Option<Duration>, ignore_attempt: bool) {
-    let abandoned = retrying(node.options.orchestrator_lock_timeout, async || {
-        node.store.abandon_orchestration_item(lock_token, delay, ignore_attempt).await
+    let abandoned = retrying(node.options.orchestrator_lock_timeout, || {
+        node.store.abandon_orchestration_item(lock_token, delay, ignore_attempt)
     });
     if let Err(error) = abandoned.await {
         tracing::warn!(target: "everturn::runtime::dispatchers::orchestration", %lock_token, %error,

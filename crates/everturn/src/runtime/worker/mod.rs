@@ -129,8 +129,8 @@ impl Slot {
 
     /// Gives an activity back; if that fails its lock runs out instead.
     async fn abandon(&self, token: &str, delay: Option<Duration>, ignore_attempt: bool) {
-        let abandoned = retrying(self.node.options.worker_lock_timeout, async || {
-            self.node.store.abandon_work_item(token, delay, ignore_attempt).await
+        let abandoned = retrying(self.node.options.worker_lock_timeout, || {
+            self.node.store.abandon_work_item(token, delay, ignore_attempt)
         });
         if let Err(error) = abandoned.await {
             tracing::warn!(target: "everturn::runtime::worker", worker_id = %self.worker_id,
