@@ -39,3 +39,24 @@ pub(crate) fn median(mut values: Vec<f64>) -> Result<f64> {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().ok_or_else(|| "nothing was measured".into())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_survive_their_way_as_text() {
+        let sent = Figures::of([("step_s", 0.000_25), ("warm", 10_000.0)]);
+        let received = Figures::parse(&sent.to_string()).unwrap();
+        assert_eq!(received.get("step_s").unwrap(), 0.000_25);
+        assert_eq!(received.get("warm").unwrap(), 10_000.0);
+        assert!(received.get("other").is_err());
+        assert!(Figures::parse("nonsense").is_err());
+    }
+
+    #[test]
+    fn median_is_the_middle_one() {
+        assert_eq!(median(vec![9.0, 1.0, 5.0]).unwrap(), 5.0);
+        assert!(median(Vec::new()).is_err());
+    }
+}

@@ -37,6 +37,7 @@ impl CommitTurn {
     pub(crate) fn encode(commit: &TurnCommit, called: Moment) -> Result<Self, ProviderError> {
         let operation = <Self as Verb>::NAME;
         let delta = Delta::encode(operation, &commit.history_delta)?;
+        check_status(operation, commit.metadata.status.as_deref())?;
         let activities: Vec<Activity> = commit
             .worker_items
             .iter()
@@ -62,6 +63,13 @@ impl CommitTurn {
             payload_bytes,
             called,
         })
+    }
+}
+
+fn check_status(operation: &str, status: Option<&str>) -> Result<(), ProviderError> {
+    match status {
+        None | Some("Running" | "Completed" | "Failed" | "ContinuedAsNew") => Ok(()),
+        Some(other) => Err(ProviderError::permanent(operation, format!("{other} is not a status"))),
     }
 }
 
@@ -99,12 +107,11 @@ const SET_CUSTOM_STATUS: &str = "UPDATE instances SET custom_status = ?2, \
      custom_status_version = custom_status_version + 1 WHERE instance_key = ?1";
 const CANCEL_ACTIVITY: &str =
     "DELETE FROM worker_queue WHERE instance_id = ?1 AND execution_id = ?2 AND activity_id = ?3";
+const OLDEST_MESSAGE: &str =
+    "SELECT min(seq) FROM orchestrator_queue WHERE instance_key = ?1 AND visible_at_ms = 0";
 const RELEASE: &str = "UPDATE instances SET turn_stamp = ?2, updated_at_ms = ?3, startable = ?4, \
      current_execution_id = CASE WHEN created_at_ms IS NOT NULL THEN max(current_execution_id, ?5) END, \
-     lock_token = NULL, locked_until_ms = NULL, lock_ms = NULL, \
-     ready_seq = CASE WHEN ?4 THEN (SELECT min(q.seq) FROM orchestrator_queue AS q \
-         WHERE q.instance_key = ?1 AND q.visible_at_ms = 0) END \
-     WHERE instance_key = ?1 RETURNING ready_seq IS NOT NULL";
+     lock_token = NULL, locked_until_ms = NULL, lock_ms = NULL, ready_seq = ?6 WHERE instance_key = ?1";
 
 struct Instance {
     id: String,
@@ -135,18 +142,29 @@ impl Verb for CommitTurn {
                 format!("committing turn of {}: its history is not the one the turn was built on", instance.id);
             return Err(ProviderError::history_moved("", message).into());
         }
+        history::check_new(scope.conn, key, self.execution_id, &self.delta)?;
         scope.conn.prepare_cached(DELETE_TAGGED)?.execute([key])?;
         let created = self.write_instance(scope, key, &instance)?;
         self.write_execution(scope, key)?;
         self.write_queues(scope)?;
         // From the first event of the first execution on, messages need no start among them.
         let startable = instance.startable || created || (self.delta.has_start() && self.execution_id == 1);
+        let oldest: Option<i64> = if startable {
+            scope.conn.prepare_cached(OLDEST_MESSAGE)?.query_row([key], |row| row.get(0))?
+        } else {
+            None
+        };
         let stamp = self.stamp.0.cast_signed();
-        let ready: bool = scope.conn.prepare_cached(RELEASE)?.query_row(
-            params![key, stamp, scope.now.wall_ms, startable, self.execution_id],
-            |row| row.get(0),
-        )?;
-        scope.effects.turns |= ready;
+        let now_ms = scope.now.wall_ms;
+        scope.conn.prepare_cached(RELEASE)?.execute(params![
+            key,
+            stamp,
+            now_ms,
+            startable,
+            self.execution_id,
+            oldest
+        ])?;
+        scope.effects.turns |= oldest.is_some();
         if !startable {
             inbox::refresh(scope, key)?;
         }

@@ -35,6 +35,7 @@ impl Verb for Append {
     type Answer = ();
     const NAME: &'static str = "append_with_execution";
     const ORDER: Order = Order::Newcomer;
+    const WRITES_BEFORE_REFUSAL: bool = true;
 
     fn payload_bytes(&self) -> usize {
         self.delta.bytes()

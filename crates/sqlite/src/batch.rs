@@ -23,6 +23,9 @@ const CANDIDATES: i64 = 32;
 /// How many batches put the end of locks off because holders' calls are still waiting.
 const EXPIRY_DEFERRED_MAX: u32 = 16;
 
+/// How many batches after a lost one give every operation a savepoint.
+const CAREFUL_BATCHES: u32 = 1_000;
+
 /// Why a batch was lost.
 #[derive(Debug)]
 pub(crate) struct Lost(pub(crate) String);
@@ -79,6 +82,7 @@ impl Writer {
     /// Runs what waits, and what comes while the window is open.
     pub(crate) fn fill(&mut self, batch: &mut Batch, inlet: &mut dyn Inlet) -> Result<(), Lost> {
         batch.changes_before = self.conn.total_changes();
+        self.careful_batches = self.careful_batches.saturating_sub(1);
         self.look_for_foreign_commits()?;
         self.renew_late(batch)?;
         if self.offer_owed && !batch.alone {
@@ -142,10 +146,11 @@ impl Writer {
         batch.todo.extend(self.pending.drain(..taken));
     }
 
-    /// Runs the next operation in its savepoint.
+    /// Runs the next operation.
     fn run_next(&mut self, batch: &mut Batch) -> Result<(), Lost> {
         let Some(operation) = batch.todo.front_mut() else { return Ok(()) };
-        let (kept, effects) = self.in_savepoint(|scope| operation.run(scope))?;
+        let undoable = batch.alone || operation.writes_before_refusal();
+        let (kept, effects) = self.whole(undoable, |scope| operation.run(scope))?;
         if kept {
             self.absorb(batch, effects);
         }
@@ -153,12 +158,21 @@ impl Writer {
         Ok(())
     }
 
-    /// Runs something in a savepoint of its own, which is kept if it says so.
-    fn in_savepoint(
+    /// Runs something that happens whole or not at all, and is kept if it says so.
+    ///
+    /// With a savepoint it can be undone. Most need none, because they check before they write; the pages a savepoint
+    /// copies are a quarter of a step's cost. If such a one is refused too late all the same, its row is damaged: the
+    /// batch is lost, its operations run again, and for a while every operation gets its savepoint.
+    fn whole(
         &self,
+        undoable: bool,
         run: impl FnOnce(&mut Scope<'_>) -> Result<bool, rusqlite::Error>,
     ) -> Result<(bool, Effects), Lost> {
-        execute(&self.conn, "SAVEPOINT operation")?;
+        let undoable = undoable || self.careful_batches > 0;
+        if undoable {
+            execute(&self.conn, "SAVEPOINT operation")?;
+        }
+        let changes_before = self.conn.total_changes();
         let mut scope = Scope {
             conn: &self.conn,
             clock: &*self.clock,
@@ -168,14 +182,21 @@ impl Writer {
         };
         let kept = run(&mut scope)?;
         let effects = scope.effects;
-        if !kept {
-            if self.conn.is_autocommit() {
-                // The error took the whole transaction with it; nothing more may run in this batch.
-                return Err(Lost("the transaction was rolled back by an error in it".to_owned()));
-            }
-            execute(&self.conn, "ROLLBACK TO operation")?;
+        if !kept && self.conn.is_autocommit() {
+            // The error took the whole transaction with it; nothing more may run in this batch.
+            return Err(Lost("the transaction was rolled back by an error in it".to_owned()));
         }
-        execute(&self.conn, "RELEASE operation")?;
+        match (kept, undoable) {
+            (true, true) => execute(&self.conn, "RELEASE operation")?,
+            (false, true) => {
+                execute(&self.conn, "ROLLBACK TO operation")?;
+                execute(&self.conn, "RELEASE operation")?;
+            }
+            (false, false) if self.conn.total_changes() != changes_before => {
+                return Err(Lost("an operation was refused after it had written".to_owned()));
+            }
+            _ => {}
+        }
         Ok((kept, effects))
     }
 
@@ -198,7 +219,7 @@ impl Writer {
         }
         if (self.look.time || self.is_due(self.now())) && self.may_expire() {
             let mut future_locks = std::mem::take(&mut self.future_locks);
-            let woken = self.in_savepoint(|scope| kept(due::wake(scope, &mut future_locks)));
+            let woken = self.whole(true, |scope| kept(due::wake(scope, &mut future_locks)));
             self.future_locks = future_locks;
             let (kept, effects) = woken?;
             if kept {
@@ -262,7 +283,7 @@ impl Writer {
     ) -> Result<(), Lost> {
         let Some(waiter) = self.turns.get(place) else { return Ok(()) };
         let mut assigned = None;
-        let (kept, effects) = self.in_savepoint(|scope| match turns::assign(scope, candidate, waiter) {
+        let (kept, effects) = self.whole(false, |scope| match turns::assign(scope, candidate, waiter) {
             Ok(turn) => {
                 assigned = turn;
                 Ok(true)
@@ -312,7 +333,7 @@ impl Writer {
                 continue;
             }
             let mut assigned = None;
-            let (kept, effects) = self.in_savepoint(|scope| {
+            let (kept, effects) = self.whole(false, |scope| {
                 assigned = match work::assign(scope, waiter) {
                     Ok(work) => work,
                     Err(Failure::Refused(error)) => {
@@ -360,7 +381,7 @@ impl Writer {
             renewals.push(renewal(everturn_provider::LockKind::WorkItem, &work.token, work.lock_ms));
         }
         let verb = RenewLocks { renewals, called: now };
-        let (kept, effects) = self.in_savepoint(|scope| kept(verb.run(scope).map(|_| ())))?;
+        let (kept, effects) = self.whole(true, |scope| kept(verb.run(scope).map(|_| ())))?;
         if kept {
             self.absorb(batch, effects);
         }
@@ -480,6 +501,7 @@ impl Writer {
         // Whoever waits looks again after a pause, or when an operation succeeds.
         self.look = Look::default();
         self.lost_last = true;
+        self.careful_batches = CAREFUL_BATCHES;
         for waiter in no_turn.into_iter().chain(self.turns.take_once()) {
             refuse(waiter, ProviderError::retryable(TurnWaiter::NAME, reason));
         }

@@ -41,6 +41,7 @@ impl Verb for DeleteInstances {
     type Answer = DeleteInstanceResult;
     const NAME: &'static str = "delete_instances_atomic";
     const ORDER: Order = Order::Newcomer;
+    const WRITES_BEFORE_REFUSAL: bool = true;
 
     fn run(&self, scope: &mut Scope<'_>) -> Result<DeleteInstanceResult, Failure> {
         delete_all(scope, &self.ids, self.force)
@@ -56,6 +57,7 @@ impl Verb for DeleteBulk {
     type Answer = DeleteInstanceResult;
     const NAME: &'static str = "delete_instance_bulk";
     const ORDER: Order = Order::Newcomer;
+    const WRITES_BEFORE_REFUSAL: bool = true;
 
     fn run(&self, scope: &mut Scope<'_>) -> Result<DeleteInstanceResult, Failure> {
         let limit = usize::try_from(self.filter.limit.unwrap_or(DEFAULT_LIMIT)).unwrap_or(usize::MAX);

@@ -87,8 +87,10 @@ const SELECT_CANDIDATES: &str = "SELECT i.instance_key, i.ready_seq, i.instance_
      FROM instances AS i LEFT JOIN executions AS e \
          ON e.instance_key = i.instance_key AND e.execution_id = coalesce(i.current_execution_id, 1) \
      WHERE i.ready_seq > ?1 ORDER BY i.ready_seq LIMIT ?2";
+const SELECT_MESSAGES: &str = "SELECT seq, attempt_count, work_item FROM orchestrator_queue \
+     WHERE instance_key = ?1 AND visible_at_ms = 0 ORDER BY seq";
 const TAG_MESSAGES: &str = "UPDATE orchestrator_queue SET tagged = 1, attempt_count = attempt_count + 1 \
-     WHERE instance_key = ?1 AND visible_at_ms = 0 RETURNING seq, attempt_count, work_item";
+     WHERE instance_key = ?1 AND visible_at_ms = 0";
 const LOCK_INSTANCE: &str = "UPDATE instances SET lock_token = ?2, locked_until_ms = ?3, lock_ms = ?4, ready_seq = NULL \
      WHERE instance_key = ?1";
 
@@ -135,10 +137,10 @@ pub(crate) fn assign(
     let mut messages = Vec::new();
     let mut attempt_count = 0_i64;
     {
-        let mut tag = scope.conn.prepare_cached(TAG_MESSAGES)?;
-        let mut rows = tag.query([key])?;
+        let mut select = scope.conn.prepare_cached(SELECT_MESSAGES)?;
+        let mut rows = select.query([key])?;
         while let Some(row) = rows.next()? {
-            attempt_count = attempt_count.max(row.get(1)?);
+            attempt_count = attempt_count.max(row.get::<_, i64>(1)?.saturating_add(1));
             messages.push((row.get(0)?, columns::bytes(row, 2)?));
         }
     }
@@ -146,7 +148,7 @@ pub(crate) fn assign(
         inbox::refresh(scope, key)?;
         return Ok(None);
     }
-    messages.sort_unstable_by_key(|(seq, _)| *seq);
+    scope.conn.prepare_cached(TAG_MESSAGES)?.execute([key])?;
     let token = new_token(scope.clock, key);
     let lock_ms = length_ms(waiter.lock_timeout);
     scope.conn.prepare_cached(LOCK_INSTANCE)?.execute(params![

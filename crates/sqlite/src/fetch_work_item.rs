@@ -45,8 +45,9 @@ const SESSION_ROWS: &str = "SELECT w.seq, w.session_id, w.tag FROM worker_queue 
      INDEXED BY worker_queue_session_ready LEFT JOIN sessions AS s ON s.session_id = w.session_id \
      WHERE w.ready = 1 AND w.session_id IS NOT NULL \
      AND (s.session_id IS NULL OR s.lease_until_ms <= ?1 OR s.owner_id = ?2) ORDER BY w.seq";
+const SELECT_ACTIVITY: &str = "SELECT attempt_count, work_item FROM worker_queue WHERE seq = ?1";
 const LOCK_ACTIVITY: &str = "UPDATE worker_queue SET lock_token = ?2, locked_until_ms = ?3, lock_ms = ?4, ready = 0, \
-     attempt_count = attempt_count + 1 WHERE seq = ?1 RETURNING attempt_count, work_item";
+     attempt_count = ?5 WHERE seq = ?1";
 
 /// Locks the oldest activity that the waiter may take.
 pub(crate) fn assign(scope: &mut Scope<'_>, waiter: &WorkWaiter) -> Result<Option<AssignedWork>, Failure> {
@@ -61,6 +62,11 @@ pub(crate) fn assign(scope: &mut Scope<'_>, waiter: &WorkWaiter) -> Result<Optio
         (None, Some((seq, session_id))) => (seq, Some(session_id)),
         (Some(plain), _) => (plain, None),
     };
+    let (attempts_before, work_item): (i64, Vec<u8>) = scope
+        .conn
+        .prepare_cached(SELECT_ACTIVITY)?
+        .query_row([seq], |row| Ok((row.get(0)?, columns::bytes(row, 1)?)))?;
+    let attempt_count = attempts_before.saturating_add(1);
     let claim = match (&waiter.session, session_id) {
         (Some(session), Some(session_id)) => {
             Some(sessions::claim(scope, &session_id, &session.owner_id, session.lock_timeout)?)
@@ -70,10 +76,13 @@ pub(crate) fn assign(scope: &mut Scope<'_>, waiter: &WorkWaiter) -> Result<Optio
     let token = new_token(scope.clock, seq);
     let lock_ms = length_ms(waiter.lock_timeout);
     let until_ms = scope.now.wall_after(waiter.lock_timeout);
-    let (attempt_count, work_item): (i64, Vec<u8>) = scope.conn.prepare_cached(LOCK_ACTIVITY)?.query_row(
-        params![seq, token, until_ms, stored_ms(lock_ms)],
-        |row| Ok((row.get(0)?, columns::bytes(row, 1)?)),
-    )?;
+    scope.conn.prepare_cached(LOCK_ACTIVITY)?.execute(params![
+        seq,
+        token,
+        until_ms,
+        stored_ms(lock_ms),
+        attempt_count
+    ])?;
     scope.effects.held.push((token.clone(), scope.now, lock_ms));
     let attempt_count = u32::try_from(attempt_count).unwrap_or(u32::MAX);
     Ok(Some(AssignedWork { token, at: scope.now, lock_ms, claim, work_item, attempt_count }))
@@ -212,6 +221,7 @@ impl Verb for SpoiledWorkItem {
     type Answer = Spoiled;
     const NAME: &'static str = "fetch_work_item";
     const ORDER: Order = Order::Holder;
+    const WRITES_BEFORE_REFUSAL: bool = true;
 
     fn run(&self, scope: &mut Scope<'_>) -> Result<Spoiled, Failure> {
         let Some(seq) = row_of(&self.token) else { return Ok(Spoiled::Gone) };

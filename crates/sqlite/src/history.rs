@@ -1,5 +1,7 @@
 //! Events as they are stored.
 
+use std::collections::HashSet;
+
 use everturn_core::{Event, EventKind};
 use everturn_provider::ProviderError;
 use rusqlite::{Connection, ErrorCode, params};
@@ -29,8 +31,13 @@ impl Delta {
     /// Encodes events; refuses ids that no event may have.
     pub(crate) fn encode(operation: &str, events: &[Event]) -> Result<Self, ProviderError> {
         let mut delta = Self::default();
+        let mut seen = HashSet::with_capacity(events.len());
         for event in events {
             let event_id = stored_id(operation, "event id", event.event_id)?;
+            if !seen.insert(event_id) {
+                let message = format!("duplicate event id {event_id} in one call");
+                return Err(ProviderError::permanent(operation, message));
+            }
             match &event.kind {
                 EventKind::OrchestrationStarted { carry_forward_events, .. } => {
                     delta.start_event_id = Some(event_id);
@@ -65,6 +72,8 @@ pub(crate) fn stored_id(operation: &str, what: &str, id: u64) -> Result<i64, Pro
     }
 }
 
+const SELECT_TAKEN: &str = "SELECT event_id FROM history \
+     WHERE instance_key = ?1 AND execution_id = ?2 AND event_id >= ?3 AND event_id <= ?4";
 const INSERT_EXECUTION: &str = "INSERT INTO executions (instance_key, execution_id, status, started_at_ms, event_count, \
      event_bytes, carried_count, start_event_id, outcome_event_id) VALUES (?1, ?2, 'Running', ?3, ?4, ?5, ?6, ?7, ?8) \
      ON CONFLICT (instance_key, execution_id) DO UPDATE SET event_count = event_count + ?4, \
@@ -72,6 +81,25 @@ const INSERT_EXECUTION: &str = "INSERT INTO executions (instance_key, execution_
      start_event_id = coalesce(start_event_id, ?7), outcome_event_id = coalesce(?8, outcome_event_id)";
 const INSERT_EVENT: &str =
     "INSERT INTO history (instance_key, execution_id, event_id, event_data) VALUES (?1, ?2, ?3, ?4)";
+
+/// Refuses events whose id is taken, before anything is written.
+pub(crate) fn check_new(conn: &Connection, key: i64, execution_id: i64, delta: &Delta) -> Result<(), Failure> {
+    let ids = || delta.events.iter().map(|event| event.event_id);
+    let (Some(first), Some(last)) = (ids().min(), ids().max()) else { return Ok(()) };
+    let mut select = conn.prepare_cached(SELECT_TAKEN)?;
+    let mut rows = select.query([key, execution_id, first, last])?;
+    while let Some(row) = rows.next()? {
+        let taken: i64 = row.get(0)?;
+        if ids().any(|id| id == taken) {
+            return Err(duplicate(taken, execution_id).into());
+        }
+    }
+    Ok(())
+}
+
+fn duplicate(event_id: i64, execution_id: i64) -> ProviderError {
+    ProviderError::permanent("", format!("duplicate event id {event_id} in execution {execution_id}"))
+}
 
 /// Appends events to an execution, which is created if it is missing.
 pub(crate) fn append(
@@ -96,8 +124,7 @@ pub(crate) fn append(
         match insert.execute(params![key, execution_id, event.event_id, event.data]) {
             Ok(_) => {}
             Err(error) if error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation) => {
-                let message = format!("duplicate event id {} in execution {execution_id}", event.event_id);
-                return Err(ProviderError::permanent("", message).with_source(error).into());
+                return Err(duplicate(event.event_id, execution_id).with_source(error).into());
             }
             Err(error) => return Err(error.into()),
         }

@@ -1,4 +1,4 @@
-//! Operations: what callers ask of the writer, one savepoint each.
+//! Operations: what callers ask of the writer. Each happens whole or not at all.
 
 use std::collections::HashSet;
 
@@ -21,7 +21,7 @@ pub(crate) enum Order {
 /// Why an operation did not happen.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// It may not: its savepoint is rolled back, nobody else is hurt. The operation's name is filled in later.
+    /// It may not: what it wrote is undone, nobody else is hurt. The operation's name is filled in later.
     Refused(ProviderError),
     /// The store could not: the whole batch is lost.
     Storage(rusqlite::Error),
@@ -60,7 +60,7 @@ pub(crate) fn storage_error(operation: &str, error: rusqlite::Error) -> Provider
     }
 }
 
-/// What an operation did that others want to know. Kept only if its savepoint was.
+/// What an operation did that others want to know. Kept only if the operation was.
 #[derive(Debug, Default)]
 pub(crate) struct Effects {
     /// An instance became ready.
@@ -109,6 +109,10 @@ pub(crate) trait Verb: Send + 'static {
     /// Its place in a batch.
     const ORDER: Order;
 
+    /// Whether it may be refused after it began to write, so that it needs a savepoint to go back to. The others check
+    /// everything first.
+    const WRITES_BEFORE_REFUSAL: bool = false;
+
     /// How much it writes, roughly.
     fn payload_bytes(&self) -> usize {
         0
@@ -125,7 +129,8 @@ pub(crate) trait Verb: Send + 'static {
 pub(crate) trait Operation: Send {
     fn order(&self) -> Order;
     fn payload_bytes(&self) -> usize;
-    /// Does it and keeps the outcome; `false` if it was refused and its savepoint must go.
+    fn writes_before_refusal(&self) -> bool;
+    /// Does it and keeps the outcome; `false` if it was refused and what it wrote must go.
     fn run(&mut self, scope: &mut Scope<'_>) -> Result<bool, rusqlite::Error>;
     /// It is durable.
     fn committed(&self);
@@ -162,6 +167,10 @@ impl<V: Verb> Operation for Call<V> {
 
     fn payload_bytes(&self) -> usize {
         self.verb.payload_bytes()
+    }
+
+    fn writes_before_refusal(&self) -> bool {
+        V::WRITES_BEFORE_REFUSAL
     }
 
     fn run(&mut self, scope: &mut Scope<'_>) -> Result<bool, rusqlite::Error> {

@@ -33,6 +33,7 @@ impl Verb for PruneExecutions {
     type Answer = PruneResult;
     const NAME: &'static str = "prune_executions";
     const ORDER: Order = Order::Newcomer;
+    const WRITES_BEFORE_REFUSAL: bool = true;
 
     fn run(&self, scope: &mut Scope<'_>) -> Result<PruneResult, Failure> {
         let mut result = PruneResult::default();
@@ -54,6 +55,7 @@ impl Verb for PruneBulk {
     type Answer = PruneResult;
     const NAME: &'static str = "prune_executions_bulk";
     const ORDER: Order = Order::Newcomer;
+    const WRITES_BEFORE_REFUSAL: bool = true;
 
     fn run(&self, scope: &mut Scope<'_>) -> Result<PruneResult, Failure> {
         let mut result = PruneResult::default();

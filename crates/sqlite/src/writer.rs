@@ -1,6 +1,7 @@
 //! The one that writes: a plain struct that takes letters and works them off in batches.
 //!
-//! It owns the only writing connection. A batch is one transaction, each operation in it one savepoint. Nothing is
+//! It owns the only writing connection. A batch is one transaction; each operation in it
+//! happens whole or not at all. Nothing is
 //! answered before its commit, except a turn of an instance that its runtime holds in memory at a committed position:
 //! such a turn has no effect except through its own commit, which comes later, through the same writer.
 //!
@@ -112,6 +113,8 @@ pub(crate) struct Writer {
     pub(crate) look: Look,
     pub(crate) own_locks: OwnLocks,
     pub(crate) future_locks: FutureLocks,
+    /// How many more batches give every operation a savepoint.
+    pub(crate) careful_batches: u32,
     /// The last batch was lost.
     pub(crate) lost_last: bool,
     /// The last batch was full before everybody was served.
@@ -156,6 +159,7 @@ impl Writer {
             look: Look::EVERYWHERE,
             own_locks: OwnLocks::default(),
             future_locks: FutureLocks::default(),
+            careful_batches: 0,
             lost_last: false,
             offer_owed: false,
             expiry_deferred: 0,
@@ -486,3 +490,6 @@ pub(crate) fn answer_nothing<W: Waiter>(waiter: W) {
     // A waiter that left wants no answer.
     drop(waiter.reply().send(Ok(None)));
 }
+
+#[cfg(test)]
+mod tests;

@@ -228,7 +228,7 @@ impl Execution {
         self.ledger.last_event_id()
     }
 
-    /// How many events the history has, those of the last turn included.
+    /// How many events the history has, those of the last turn included unless it ended the execution.
     pub fn event_count(&self) -> usize {
         self.ledger.event_count()
     }

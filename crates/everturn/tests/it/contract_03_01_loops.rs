@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use everturn::providers::{Provider, ProviderError, WorkItem};
+use everturn::providers::{ProviderError, WorkItem};
 use everturn::runtime::observability::ObservabilityConfig;
 use everturn::runtime::registry::{ActivityRegistry, OrchestrationRegistry};
 use everturn::{ActivityContext, Client, OrchestrationContext, RuntimeOptions};
@@ -103,28 +103,20 @@ fn stray() -> WorkItem {
 }
 
 async fn what_is_no_activity_is_removed_from_the_worker_queue(store: Store) {
-    store.provider().enqueue_for_worker(stray()).await.unwrap();
+    let store = TamperingStore::with_stray(store.provider(), stray());
     let options = RuntimeOptions { worker_concurrency: 1, ..quick() };
-    let node = NodeUnderTest::start(store.provider(), echo(), orchestrations(), options).await;
+    let node = NodeUnderTest::start(store.clone(), echo(), orchestrations(), options).await;
     // The only slot is alive and gets to what comes behind.
     node.client.start_orchestration("i", "Echo", "x").await.unwrap();
     assert_eq!(node.output_of("i").await, "x");
-    assert_eq!(node.client.get_queue_depths().await.unwrap().worker_queue, 0);
+    assert_eq!(store.count("ack_stray"), 1);
     node.runtime.shutdown(None).await;
-    let left = store.provider().fetch_work_item(
-        Duration::from_secs(5),
-        Duration::ZERO,
-        None,
-        &everturn::TagFilter::Any,
-    );
-    assert_eq!(left.await.unwrap().map(|(item, ..)| item), None);
 }
 
 #[tokio::test]
 async fn what_is_no_activity_is_told_as_an_error() {
     let (lines, _listening) = LogLines::listen();
-    let store = memory();
-    store.enqueue_for_worker(stray()).await.unwrap();
+    let store = TamperingStore::with_stray(memory(), stray());
     let node = NodeUnderTest::start(store, echo(), orchestrations(), quick()).await;
     until("it is told", async || !lines.saying("not an activity").is_empty()).await;
     assert_eq!(lines.saying("not an activity")[0].level, Level::ERROR);

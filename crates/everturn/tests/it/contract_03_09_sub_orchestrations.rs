@@ -132,8 +132,8 @@ async fn children_are_named_after_their_parent_its_execution_and_their_event(sto
 
 async fn an_explicit_id_is_used_as_it_is(store: Store) {
     let node = node_on(&store).await;
-    for id in ["plain", "a::b", "x::sub::7"] {
-        assert_eq!(run(&node, &format!("p {id}"), "Explicit", id).await, format!("x {id} 1.0.0"));
+    for (parent, id) in [("p1", "plain"), ("p2", "a::b"), ("p3", "x::sub::7")] {
+        assert_eq!(run(&node, parent, "Explicit", id).await, format!("x {id} 1.0.0"));
     }
     node.runtime.shutdown(None).await;
 }

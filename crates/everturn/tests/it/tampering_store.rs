@@ -21,29 +21,42 @@ pub(crate) struct TamperingStore {
     calls: Mutex<Vec<&'static str>>,
     /// Whether fetches bring instances that the runtime cannot replay.
     ignores_filter: bool,
+    /// What the worker queue hands out first, whatever it is.
+    stray: Mutex<Option<WorkItem>>,
 }
+
+/// The lock token of what does not belong into the worker queue.
+const STRAY_TOKEN: &str = "stray";
 
 impl TamperingStore {
     pub(crate) fn new(
         inner: Arc<dyn Provider>,
         tamper: impl FnMut(&'static str) -> Option<ProviderError> + Send + 'static,
     ) -> Arc<Self> {
-        Arc::new(Self {
+        Arc::new(Self::around(inner, tamper))
+    }
+
+    fn around(
+        inner: Arc<dyn Provider>,
+        tamper: impl FnMut(&'static str) -> Option<ProviderError> + Send + 'static,
+    ) -> Self {
+        Self {
             inner,
             tamper: Mutex::new(Box::new(tamper)),
             calls: Mutex::default(),
             ignores_filter: false,
-        })
+            stray: Mutex::default(),
+        }
     }
 
     /// A store that does not know of capability filters.
     pub(crate) fn ignoring_filters(inner: Arc<dyn Provider>) -> Arc<Self> {
-        Arc::new(Self {
-            inner,
-            tamper: Mutex::new(Box::new(|_| None)),
-            calls: Mutex::default(),
-            ignores_filter: true,
-        })
+        Arc::new(Self { ignores_filter: true, ..Self::around(inner, |_| None) })
+    }
+
+    /// A store whose worker queue holds this, though nothing of ours would put it there.
+    pub(crate) fn with_stray(inner: Arc<dyn Provider>, item: WorkItem) -> Arc<Self> {
+        Arc::new(Self { stray: Mutex::new(Some(item)), ..Self::around(inner, |_| None) })
     }
 
     pub(crate) fn count(&self, operation: &str) -> usize {
@@ -138,10 +151,17 @@ impl Provider for TamperingStore {
         session: Option<&SessionFetchConfig>,
         tags: &TagFilter,
     ) -> Result<Option<(WorkItem, String, u32)>, ProviderError> {
+        if let Some(item) = self.stray.lock().unwrap().take() {
+            return Ok(Some((item, STRAY_TOKEN.to_owned(), 1)));
+        }
         forward!(self.fetch_work_item(lock_timeout, poll_timeout, session, tags))
     }
 
     async fn ack_work_item(&self, token: &str, completion: Option<WorkItem>) -> Result<(), ProviderError> {
+        if token == STRAY_TOKEN {
+            assert_eq!(completion, None, "there is nobody to answer");
+            return self.ask("ack_stray");
+        }
         forward!(self.ack_work_item(token, completion))
     }
 

@@ -37,7 +37,10 @@ struct Material {
 /// Takes a fetched instance to its end: a committed turn, or given back.
 pub(crate) async fn process(node: &Node, worker_id: &str, fetched: FetchedTurn) {
     let FetchedTurn { item, lock_token, attempt_count, warm, stamp } = fetched;
-    if let Some(pinned) = unsupported_version(node, &item.history) {
+    // An execution that no runtime supports ends as poison when its attempts are used up, further below.
+    if attempt_count <= node.options.max_attempts
+        && let Some(pinned) = unsupported_version(node, &item.history)
+    {
         tracing::warn!(target: "everturn::runtime", instance = %item.instance, pinned_version = %pinned,
             supported_range = %node.supported_range_text(), attempt_count,
             "execution pinned to an incompatible version, giving it back");

@@ -49,6 +49,7 @@ pub(crate) async fn run(claim: Claim<'_>, prepared: PreparedTurn) {
     let PreparedTurn { mut entry, was_warm, messages, notices } = prepared;
     let shadowed =
         (was_warm && shadow::is_due(node)).then(|| shadow::WarmTurn::new(&entry, messages.clone()));
+    let events_before = entry.execution().map_or(0, Execution::event_count);
     let Some(turn) = take_turn(&claim, &mut entry, messages) else {
         drop(entry);
         claim.abandon(Some(AFTER_ENGINE_PANIC), false).await;
@@ -60,7 +61,7 @@ pub(crate) async fn run(claim: Claim<'_>, prepared: PreparedTurn) {
         facts: Arc::clone(&entry.facts),
         execution_id,
         turns: entry.turns,
-        event_count: entry.execution().map_or(0, Execution::event_count),
+        event_count: events_before + turn.history_delta.len(),
         began,
     };
     if let Some(shadowed) = shadowed

@@ -1,0 +1,432 @@
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use everturn_core::{Event, EventKind, WorkItem};
+use everturn_provider::{
+    ExecutionMetadata, LentInstance, ManualClock, ProviderError, Stamp, TagFilter, TurnCommit, WarmView,
+};
+use rusqlite::Connection;
+use tokio::sync::oneshot;
+
+use super::{Bounds, Inlet, Letter, Step, Writer};
+use crate::ack_orchestration_item::CommitTurn;
+use crate::enqueue::{Activity, EnqueueForOrchestrator, EnqueueForWorker};
+use crate::fetch_orchestration_item::TurnAnswer;
+use crate::fetch_work_item::WorkAnswer;
+use crate::inbox::Message;
+use crate::mailbox::Mailbox;
+use crate::moment::Moment;
+use crate::operation::{Call, Failure, Order, Scope, Verb};
+use crate::options::Synchronous;
+use crate::shared::Shared;
+use crate::waiters::{TurnWaiter, WorkWaiter};
+use crate::{pragmas, schema};
+
+type Answer<T> = oneshot::Receiver<Result<T, ProviderError>>;
+
+/// Letters that come while a batch is open, written down beforehand or made when they are asked for.
+#[derive(Default)]
+struct Script<'a> {
+    opened: usize,
+    letters: VecDeque<Box<dyn FnOnce() -> Vec<Letter> + 'a>>,
+}
+
+impl Inlet for Script<'_> {
+    fn open(&mut self, _window: Duration) {
+        self.opened += 1;
+    }
+
+    fn next(&mut self) -> Option<Vec<Letter>> {
+        self.letters.pop_front().map(|letters| letters())
+    }
+}
+
+/// A writer over a database in memory, without a thread.
+fn writer(operations_max: usize) -> Writer {
+    let mut conn = Connection::open_in_memory().unwrap();
+    pragmas::set_up_writer(&conn, false, Synchronous::Full).unwrap();
+    schema::migrate(&mut conn).unwrap();
+    let bounds = Bounds { operations_max, payload_bytes_max: 1 << 20, busy_timeout: Duration::from_secs(1) };
+    let clock = Arc::new(ManualClock::new(1_000_000));
+    Writer::new(conn, false, clock, Arc::new(Mailbox::default()), Arc::new(Shared::default()), bounds).unwrap()
+}
+
+fn call<V: Verb>(writer: &mut Writer, verb: V) -> Answer<V::Answer> {
+    let (reply, answer) = oneshot::channel();
+    writer.accept(Letter::Call(Box::new(Call::new(verb, Some(reply)))));
+    answer
+}
+
+fn drive(writer: &mut Writer) {
+    while writer.step(&mut Script::default()) == Step::Done {}
+}
+
+/// Takes what came into the mailbox: hand-backs.
+fn collect(writer: &mut Writer) -> usize {
+    let letters = writer.mailbox.take(Some(Duration::ZERO)).letters;
+    let count = letters.len();
+    letters.into_iter().for_each(|letter| writer.accept(letter));
+    count
+}
+
+fn activity(id: u64, input_bytes: usize) -> EnqueueForWorker {
+    let item = WorkItem::ActivityExecute {
+        instance: "a".to_owned(),
+        execution_id: 1,
+        id,
+        name: "pay".to_owned(),
+        input: "x".repeat(input_bytes),
+        session_id: None,
+        tag: None,
+    };
+    EnqueueForWorker(Activity::encode("test", &item).unwrap())
+}
+
+fn message(item: &WorkItem) -> EnqueueForOrchestrator {
+    EnqueueForOrchestrator { message: Message::encode("test", item).unwrap(), delay: None }
+}
+
+fn start() -> EnqueueForOrchestrator {
+    message(&WorkItem::StartOrchestration {
+        instance: "a".to_owned(),
+        orchestration: "order".to_owned(),
+        input: String::new(),
+        version: None,
+        parent_instance: None,
+        parent_id: None,
+        parent_execution_id: None,
+        execution_id: 1,
+    })
+}
+
+fn signal() -> EnqueueForOrchestrator {
+    message(&WorkItem::ExternalRaised {
+        instance: "a".to_owned(),
+        name: "go".to_owned(),
+        data: String::new(),
+    })
+}
+
+fn turn_waiter(
+    writer: &mut Writer,
+    id: u64,
+    warm: Option<Arc<dyn WarmView>>,
+) -> Answer<Option<TurnAnswer>> {
+    let (reply, answer) = oneshot::channel();
+    let lock_timeout = Duration::from_secs(30);
+    writer.accept(Letter::FetchTurn(TurnWaiter { id, once: false, lock_timeout, range: None, warm, reply }));
+    answer
+}
+
+fn work_waiter(writer: &mut Writer, id: u64) -> Answer<Option<WorkAnswer>> {
+    let (reply, answer) = oneshot::channel();
+    let lock_timeout = Duration::from_secs(30);
+    let tags = TagFilter::DefaultOnly;
+    writer.accept(Letter::FetchWork(WorkWaiter { id, once: false, lock_timeout, session: None, tags, reply }));
+    answer
+}
+
+fn commit(answer: &TurnAnswer, event_id: u64, now: Moment) -> CommitTurn {
+    let kind = EventKind::ExternalEvent { name: "go".to_owned(), data: String::new() };
+    let activity = WorkItem::ActivityExecute {
+        instance: "a".to_owned(),
+        execution_id: 1,
+        id: event_id,
+        name: "pay".to_owned(),
+        input: String::new(),
+        session_id: None,
+        tag: None,
+    };
+    let turn = TurnCommit {
+        lock_token: answer.turn.token.clone(),
+        execution_id: 1,
+        history_delta: vec![Event::stamped(event_id, "a", 1, None, 1, kind)],
+        worker_items: vec![activity],
+        orchestrator_items: vec![],
+        metadata: ExecutionMetadata {
+            orchestration_name: Some("order".to_owned()),
+            orchestration_version: Some("1.0.0".to_owned()),
+            ..ExecutionMetadata::default()
+        },
+        cancelled_activities: vec![],
+        base: None,
+        stamp: Stamp(event_id),
+        check_in: None,
+    };
+    CommitTurn::encode(&turn, now).unwrap()
+}
+
+/// A runtime that has every instance in memory, whatever its stamp.
+struct AlwaysWarm;
+
+impl WarmView for AlwaysWarm {
+    fn lend(&self, _instance: &str, _execution_id: u64, _stamp: Stamp) -> Option<LentInstance> {
+        Some(LentInstance::new(()))
+    }
+}
+
+/// Starts the instance and commits its first turn, so that the next one can be warm.
+fn warm_up(writer: &mut Writer) {
+    let mut started = call(writer, start());
+    let mut turn = turn_waiter(writer, 0, None);
+    drive(writer);
+    started.try_recv().unwrap().unwrap();
+    let mut answer = turn.try_recv().unwrap().unwrap().unwrap();
+    let now = writer.now();
+    let mut committed = call(writer, commit(&answer, 1, now));
+    drive(writer);
+    committed.try_recv().unwrap().unwrap();
+    answer.guard.disarm();
+    let mut work = work_waiter(writer, 1);
+    drive(writer);
+    work.try_recv().unwrap().unwrap().unwrap().guard.disarm();
+}
+
+fn commits(writer: &Writer) -> u64 {
+    writer.shared.commits.load(Ordering::Relaxed)
+}
+
+fn queued(writer: &Writer) -> i64 {
+    writer.conn.query_row("SELECT count(*) FROM worker_queue", [], |row| row.get(0)).unwrap()
+}
+
+#[test]
+fn a_full_disk_in_the_middle_of_a_batch_hurts_only_who_needs_the_space() {
+    let mut writer = writer(512);
+    let pages: i64 = writer.conn.query_row("PRAGMA page_count", [], |row| row.get(0)).unwrap();
+    writer.conn.pragma_update(None, "max_page_count", pages + 20).unwrap();
+    let mut small = call(&mut writer, activity(1, 10));
+    let mut large = call(&mut writer, activity(2, 400_000));
+    let mut other = call(&mut writer, activity(3, 10));
+    drive(&mut writer);
+    small.try_recv().unwrap().unwrap();
+    other.try_recv().unwrap().unwrap();
+    let refused = large.try_recv().unwrap().unwrap_err();
+    assert!(refused.is_retryable(), "{refused}");
+    assert_eq!(queued(&writer), 2);
+    assert!(writer.conn.is_autocommit());
+
+    writer.conn.pragma_update(None, "max_page_count", pages + 2_000).unwrap();
+    let mut again = call(&mut writer, activity(2, 400_000));
+    drive(&mut writer);
+    again.try_recv().unwrap().unwrap();
+    assert_eq!(queued(&writer), 3);
+}
+
+#[test]
+fn a_lost_batch_answers_nobody_with_what_it_had_assigned() {
+    let mut writer = writer(512);
+    let mut waiting = work_waiter(&mut writer, 7);
+    let pages: i64 = writer.conn.query_row("PRAGMA page_count", [], |row| row.get(0)).unwrap();
+    writer.conn.pragma_update(None, "max_page_count", pages + 20).unwrap();
+    let small = call(&mut writer, activity(1, 10));
+    let large = call(&mut writer, activity(2, 400_000));
+    drive(&mut writer);
+    drop((small, large));
+    // The activity of the first operation was assigned once, in a transaction that was committed.
+    let answer = waiting.try_recv().unwrap().unwrap().unwrap();
+    let token: String =
+        writer.conn.query_row("SELECT lock_token FROM worker_queue", [], |row| row.get(0)).unwrap();
+    assert_eq!(answer.work.token, token);
+}
+
+#[test]
+fn an_early_turn_its_commit_and_the_next_activity_share_one_commit() {
+    let mut writer = writer(512);
+    warm_up(&mut writer);
+    writer.sync = Duration::from_millis(1);
+    let mut turn = turn_waiter(&mut writer, 10, Some(Arc::new(AlwaysWarm)));
+    let mut work = work_waiter(&mut writer, 11);
+    let mut signalled = call(&mut writer, signal());
+    let before = commits(&writer);
+    let now = writer.now();
+    let mut committed = None;
+    let mut script = Script::default();
+    script.letters.push_back(Box::new(|| {
+        // Nothing is durable yet, and only the turn has begun.
+        assert!(signalled.try_recv().is_err() && work.try_recv().is_err());
+        let mut answer = turn.try_recv().unwrap().unwrap().unwrap();
+        assert!(answer.turn.lent.is_some());
+        answer.guard.disarm();
+        let (reply, receiver) = oneshot::channel();
+        committed = Some(receiver);
+        vec![Letter::Call(Box::new(Call::new(commit(&answer, 2, now), Some(reply))))]
+    }));
+    assert_eq!(writer.step(&mut script), Step::Done);
+    assert_eq!(script.opened, 1);
+    drop(script);
+    assert_eq!(commits(&writer) - before, 1);
+    signalled.try_recv().unwrap().unwrap();
+    committed.unwrap().try_recv().unwrap().unwrap();
+    assert!(work.try_recv().unwrap().unwrap().is_some());
+}
+
+#[test]
+fn a_cold_turn_is_answered_only_after_the_commit() {
+    let mut writer = writer(512);
+    writer.sync = Duration::from_millis(1);
+    let mut turn = turn_waiter(&mut writer, 1, Some(Arc::new(AlwaysWarm)));
+    let _started = call(&mut writer, start());
+    let mut script = Script::default();
+    script.letters.push_back(Box::new(Vec::new));
+    writer.step(&mut script);
+    assert_eq!(script.opened, 0, "nothing began early");
+    let answer = turn.try_recv().unwrap().unwrap().unwrap();
+    assert!(answer.turn.lent.is_none(), "an instance without a commit is never warm");
+}
+
+#[test]
+fn an_early_turn_of_a_lost_batch_cannot_commit() {
+    let mut writer = writer(512);
+    warm_up(&mut writer);
+    writer.sync = Duration::from_millis(1);
+    let mut turn = turn_waiter(&mut writer, 10, Some(Arc::new(AlwaysWarm)));
+    let _signalled = call(&mut writer, signal());
+    let pages: i64 = writer.conn.query_row("PRAGMA page_count", [], |row| row.get(0)).unwrap();
+    writer.conn.pragma_update(None, "max_page_count", pages + 20).unwrap();
+    let mut script = Script::default();
+    script.letters.push_back(Box::new(|| {
+        vec![Letter::Call(Box::new(Call::new(activity(9, 400_000), None)))]
+    }));
+    writer.step(&mut script);
+    drop(script);
+    let mut answer = turn.try_recv().unwrap().unwrap().unwrap();
+    let now = writer.now();
+    let mut committed = call(&mut writer, commit(&answer, 2, now));
+    answer.guard.disarm();
+    drive(&mut writer);
+    assert!(committed.try_recv().unwrap().unwrap_err().is_lock_lost());
+    // The message is there as if nobody had fetched it.
+    let mut again = turn_waiter(&mut writer, 12, None);
+    drive(&mut writer);
+    assert!(again.try_recv().unwrap().unwrap().is_some());
+    let attempts: i64 =
+        writer.conn.query_row("SELECT attempt_count FROM orchestrator_queue", [], |row| row.get(0)).unwrap();
+    assert_eq!(attempts, 1);
+}
+
+#[test]
+fn an_instance_is_not_offered_again_in_the_batch_that_ended_its_turn() {
+    let mut writer = writer(512);
+    warm_up(&mut writer);
+    let mut turn = turn_waiter(&mut writer, 10, None);
+    let _signalled = call(&mut writer, signal());
+    drive(&mut writer);
+    let mut answer = turn.try_recv().unwrap().unwrap().unwrap();
+    answer.guard.disarm();
+    // A second message waits under the lock; the commit and a new waiter come together.
+    let _late = call(&mut writer, signal());
+    drive(&mut writer);
+    let now = writer.now();
+    let mut committed = call(&mut writer, commit(&answer, 2, now));
+    let mut next = turn_waiter(&mut writer, 11, None);
+    assert_eq!(writer.step(&mut Script::default()), Step::Done);
+    committed.try_recv().unwrap().unwrap();
+    assert!(next.try_recv().is_err(), "not in the same batch");
+    assert_eq!(writer.next_wake(), Some(Duration::ZERO), "but in the next");
+    drive(&mut writer);
+    assert!(next.try_recv().unwrap().unwrap().is_some());
+}
+
+#[test]
+fn an_answer_dropped_unread_is_handed_back_with_its_attempt() {
+    let mut writer = writer(512);
+    let waiting = work_waiter(&mut writer, 1);
+    let _queued = call(&mut writer, activity(1, 10));
+    drive(&mut writer);
+    drop(waiting);
+    assert_eq!(collect(&mut writer), 1);
+    drive(&mut writer);
+    let (attempts, ready): (i64, bool) = writer
+        .conn
+        .query_row("SELECT attempt_count, ready FROM worker_queue", [], |row| Ok((row.get(0)?, row.get(1)?)))
+        .unwrap();
+    assert_eq!((attempts, ready), (0, true));
+}
+
+struct Panics;
+
+impl Verb for Panics {
+    type Answer = ();
+    const NAME: &'static str = "panics";
+    const ORDER: Order = Order::Newcomer;
+
+    fn run(&self, scope: &mut Scope<'_>) -> Result<(), Failure> {
+        scope.conn.execute("DELETE FROM worker_queue", [])?;
+        panic!("on purpose");
+    }
+}
+
+#[test]
+fn a_writer_that_panics_twice_in_a_row_takes_no_more_work() {
+    let mut writer = writer(512);
+    let mut before = call(&mut writer, activity(1, 10));
+    drive(&mut writer);
+    before.try_recv().unwrap().unwrap();
+    let mut panics = call(&mut writer, Panics);
+    let mut waiting = turn_waiter(&mut writer, 1, None);
+    drive(&mut writer);
+    assert!(panics.try_recv().unwrap().is_err());
+    assert!(!waiting.try_recv().unwrap().err().unwrap().is_retryable());
+    assert_eq!(queued(&writer), 1, "what it did was rolled back");
+    let mut after = call(&mut writer, activity(2, 10));
+    let refused = after.try_recv().unwrap().unwrap_err();
+    assert!(!refused.is_retryable() && refused.message.contains("panicked"), "{refused}");
+}
+
+/// Refused after it has written, although it says that it checks first.
+struct RefusedLate;
+
+impl Verb for RefusedLate {
+    type Answer = ();
+    const NAME: &'static str = "refused_late";
+    const ORDER: Order = Order::Newcomer;
+
+    fn run(&self, scope: &mut Scope<'_>) -> Result<(), Failure> {
+        scope.conn.execute("DELETE FROM worker_queue", [])?;
+        Err(ProviderError::permanent("", "no").into())
+    }
+}
+
+#[test]
+fn an_operation_that_is_refused_late_is_undone_and_hurts_nobody_else() {
+    let mut writer = writer(512);
+    let mut first = call(&mut writer, activity(1, 10));
+    let mut refused = call(&mut writer, RefusedLate);
+    let mut last = call(&mut writer, activity(2, 10));
+    drive(&mut writer);
+    first.try_recv().unwrap().unwrap();
+    last.try_recv().unwrap().unwrap();
+    let refused = refused.try_recv().unwrap().unwrap_err();
+    assert_eq!((refused.message.as_str(), refused.is_retryable()), ("no", false));
+    assert_eq!(queued(&writer), 2);
+}
+
+#[test]
+fn a_full_batch_leaves_the_rest_for_the_next_and_serves_waiters_between() {
+    let mut writer = writer(2);
+    let mut answers: Vec<_> = (1..=5).map(|id| call(&mut writer, activity(id, 10))).collect();
+    let mut waiting = work_waiter(&mut writer, 1);
+    assert_eq!(writer.step(&mut Script::default()), Step::Done);
+    assert_eq!(answers.iter_mut().filter_map(|answer| answer.try_recv().ok()).count(), 2);
+    assert!(waiting.try_recv().is_err());
+    assert_eq!(writer.step(&mut Script::default()), Step::Done);
+    assert!(waiting.try_recv().unwrap().unwrap().is_some(), "served before more operations");
+    drive(&mut writer);
+    assert_eq!(queued(&writer), 5);
+}
+
+#[test]
+fn an_idle_writer_sleeps_until_it_is_needed() {
+    let mut writer = writer(512);
+    drive(&mut writer);
+    assert_eq!(writer.next_wake(), None);
+    let waiting = turn_waiter(&mut writer, 1, None);
+    drive(&mut writer);
+    assert!(writer.next_wake().unwrap() > Duration::from_millis(100));
+    drop(waiting);
+    writer.accept(Letter::Withdraw(1));
+    assert_eq!(writer.next_wake(), None);
+}
