@@ -3,11 +3,18 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use everturn_provider::Provider;
+
 use crate::harness::Harness;
 
 /// Everything that reading shows of these instances and of the queues, as text that can be compared.
 pub(crate) async fn image(h: &Harness, instances: &[&str]) -> String {
-    let admin = h.admin();
+    image_of(&**h, instances).await
+}
+
+/// The same of a provider that no harness is around.
+pub(crate) async fn image_of(h: &dyn Provider, instances: &[&str]) -> String {
+    let admin = h.as_management_capability().expect("the provider has a management side");
     let mut image = String::new();
     let depths = admin.get_queue_depths().await.unwrap();
     let metrics = admin.get_system_metrics().await.unwrap();
@@ -16,7 +23,7 @@ pub(crate) async fn image(h: &Harness, instances: &[&str]) -> String {
     for instance in instances {
         let executions = admin.list_executions(instance).await.unwrap();
         let current = admin.latest_execution_id(instance).await.unwrap();
-        let info = admin.get_instance_info(instance).await;
+        let info = admin.get_instance_info(instance).await.ok();
         let status = h.get_custom_status(instance, 0).await.unwrap();
         let kv: BTreeMap<String, String> = h.get_kv_all_values(instance).await.unwrap().into_iter().collect();
         let stats = h.get_instance_stats(instance).await.unwrap();

@@ -31,6 +31,7 @@
 
 #[macro_use]
 mod cases;
+mod default_bodies;
 mod events;
 mod factory;
 mod harness;
@@ -59,6 +60,7 @@ pub mod kv;
 pub mod kv_executions;
 pub mod locks;
 pub mod long_poll;
+pub mod model;
 pub mod poison;
 pub mod prune;
 pub mod read;
@@ -71,6 +73,7 @@ pub mod unknown_instance;
 pub mod warm;
 pub mod watch;
 
+pub use default_bodies::DefaultBodies;
 pub use factory::{ProviderFactory, WorkerRowDamage};
 pub use harness::Harness;
 

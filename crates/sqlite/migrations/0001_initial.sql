@@ -117,6 +117,7 @@ CREATE TABLE sessions (
     session_id TEXT PRIMARY KEY,
     owner_id TEXT NOT NULL,
     lease_until_ms INTEGER NOT NULL,
+    lease_ms INTEGER NOT NULL,
     active_at_ms INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 

@@ -32,7 +32,8 @@ impl Verb for AbandonTurn {
         let key = row_of(token).ok_or_else(|| unknown_token(token))?;
         let stored = locks::instance_lock(scope, key)?.ok_or_else(|| unknown_token(token))?;
         locks::check(scope, &stored, token, self.called)?;
-        let visible_at_ms = self.delay.filter(|delay| !delay.is_zero()).map_or(0, |d| scope.now.wall_after(d));
+        let visible_at_ms =
+            self.delay.filter(|delay| !delay.is_zero()).map_or(0, |d| scope.now.wall_after(d));
         release(scope, key, visible_at_ms, self.ignore_attempt)?;
         scope.effects.released.push(token.clone());
         Ok(())

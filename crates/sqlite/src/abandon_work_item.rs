@@ -29,7 +29,8 @@ impl Verb for AbandonWorkItem {
         let seq = row_of(token).ok_or_else(|| unknown_token(token))?;
         let (stored, _session) = locks::work_lock(scope, seq)?.ok_or_else(|| unknown_token(token))?;
         locks::check(scope, &stored, token, self.called)?;
-        let visible_at_ms = self.delay.filter(|delay| !delay.is_zero()).map_or(0, |d| scope.now.wall_after(d));
+        let visible_at_ms =
+            self.delay.filter(|delay| !delay.is_zero()).map_or(0, |d| scope.now.wall_after(d));
         release(scope, seq, visible_at_ms, self.ignore_attempt)?;
         scope.effects.released.push(token.clone());
         Ok(())

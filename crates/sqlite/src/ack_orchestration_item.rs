@@ -138,8 +138,10 @@ impl Verb for CommitTurn {
         if let Some(base) = self.base
             && instance.stamp != Some(base.0.cast_signed())
         {
-            let message =
-                format!("committing turn of {}: its history is not the one the turn was built on", instance.id);
+            let message = format!(
+                "committing turn of {}: its history is not the one the turn was built on",
+                instance.id
+            );
             return Err(ProviderError::history_moved("", message).into());
         }
         history::check_new(scope.conn, key, self.execution_id, &self.delta)?;
@@ -182,14 +184,10 @@ impl Verb for CommitTurn {
 }
 
 impl CommitTurn {
-    fn write_instance(
-        &self,
-        scope: &Scope<'_>,
-        key: i64,
-        instance: &Instance,
-    ) -> Result<bool, Failure> {
+    fn write_instance(&self, scope: &Scope<'_>, key: i64, instance: &Instance) -> Result<bool, Failure> {
         let metadata = &self.metadata;
-        let (Some(name), Some(version)) = (&metadata.orchestration_name, &metadata.orchestration_version) else {
+        let (Some(name), Some(version)) = (&metadata.orchestration_name, &metadata.orchestration_version)
+        else {
             return Ok(instance.created);
         };
         if instance.created {

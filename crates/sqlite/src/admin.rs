@@ -3,8 +3,8 @@
 use async_trait::async_trait;
 use everturn_core::Event;
 use everturn_provider::management::{
-    DeleteInstanceResult, ExecutionInfo, InstanceFilter, InstanceInfo, PruneOptions, PruneResult, QueueDepths,
-    SystemMetrics,
+    DeleteInstanceResult, ExecutionInfo, InstanceFilter, InstanceInfo, PruneOptions, PruneResult,
+    QueueDepths, SystemMetrics,
 };
 use everturn_provider::{ProviderAdmin, ProviderError};
 use rusqlite::{OptionalExtension, Row, params};
@@ -38,8 +38,10 @@ const INSTANCE_TOTALS: &str = "SELECT count(*), coalesce(sum(e.status = 'Running
 const EXECUTION_TOTALS: &str = "SELECT count(*), coalesce(sum(event_count), 0) FROM executions";
 const MESSAGE_DEPTH: &str = "SELECT count(*) FROM orchestrator_queue AS q JOIN instances AS i \
      ON i.instance_key = q.instance_key WHERE q.tagged = 0 OR i.locked_until_ms <= ?1";
-const ACTIVITY_DEPTH: &str = "SELECT count(*) FROM worker_queue WHERE lock_token IS NULL OR locked_until_ms <= ?1";
-const PARENT: &str = "SELECT parent_instance_id FROM instances WHERE instance_id = ?1 AND created_at_ms IS NOT NULL";
+const ACTIVITY_DEPTH: &str =
+    "SELECT count(*) FROM worker_queue WHERE lock_token IS NULL OR locked_until_ms <= ?1";
+const PARENT: &str =
+    "SELECT parent_instance_id FROM instances WHERE instance_id = ?1 AND created_at_ms IS NOT NULL";
 
 #[async_trait]
 impl ProviderAdmin for SqliteProvider {

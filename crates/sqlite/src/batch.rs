@@ -7,21 +7,13 @@ use std::time::Duration;
 use everturn_provider::ProviderError;
 use rusqlite::Connection;
 
-use crate::due;
-use crate::fetch_orchestration_item::{self as turns, AssignedTurn, TurnAnswer};
-use crate::fetch_work_item::{self as work, AssignedWork, WorkAnswer};
+use crate::fetch_orchestration_item::{AssignedTurn, TurnAnswer};
+use crate::fetch_work_item::{AssignedWork, WorkAnswer};
 use crate::hand_back::{Assigned, HandBackGuard};
-use crate::inbox;
-use crate::locks::{self, Renewal, RenewLocks};
-use crate::operation::{Effects, Failure, Operation, Order, Scope, Verb};
+use crate::locks;
+use crate::operation::{Effects, Operation, Scope};
 use crate::waiters::{TurnWaiter, Waiter, WorkWaiter};
 use crate::writer::{Inlet, Letter, Look, Writer, answer_nothing, refuse};
-
-/// How many candidates are looked at in one query.
-const CANDIDATES: i64 = 32;
-
-/// How many batches put the end of locks off because holders' calls are still waiting.
-const EXPIRY_DEFERRED_MAX: u32 = 16;
 
 /// How many batches after a lost one give every operation a savepoint.
 const CAREFUL_BATCHES: u32 = 1_000;
@@ -39,8 +31,8 @@ impl From<rusqlite::Error> for Lost {
 /// Work that was assigned to waiters.
 #[derive(Default)]
 pub(crate) struct Assignments {
-    turns: Vec<(TurnWaiter, AssignedTurn)>,
-    work: Vec<(WorkWaiter, AssignedWork)>,
+    pub(crate) turns: Vec<(TurnWaiter, AssignedTurn)>,
+    pub(crate) work: Vec<(WorkWaiter, AssignedWork)>,
 }
 
 impl Assignments {
@@ -55,21 +47,21 @@ pub(crate) struct Batch {
     /// Operations to run; the one that runs is in front.
     pub(crate) todo: VecDeque<Box<dyn Operation>>,
     done: Vec<Box<dyn Operation>>,
-    assigned: Assignments,
+    pub(crate) assigned: Assignments,
     /// Waiters that took their one look and found nothing.
-    no_turn: Vec<TurnWaiter>,
-    no_work: Vec<WorkWaiter>,
-    effects: Effects,
+    pub(crate) no_turn: Vec<TurnWaiter>,
+    pub(crate) no_work: Vec<WorkWaiter>,
+    pub(crate) effects: Effects,
     /// Turns that were answered before the commit and are not back yet.
-    early: HashSet<String>,
+    pub(crate) early: HashSet<String>,
     window_open: bool,
     /// An instance was passed over because its turn ended in this very batch.
-    look_again: bool,
-    operations: usize,
+    pub(crate) look_again: bool,
+    pub(crate) operations: usize,
     payload_bytes: usize,
     pub(crate) changes_before: u64,
     /// The operations of a lost batch run again alone: nothing is offered, and what fails now has failed.
-    alone: bool,
+    pub(crate) alone: bool,
 }
 
 impl Batch {
@@ -127,7 +119,7 @@ impl Writer {
         }
     }
 
-    fn is_full(&self, batch: &Batch) -> bool {
+    pub(crate) fn is_full(&self, batch: &Batch) -> bool {
         batch.operations >= self.bounds.operations_max || batch.payload_bytes >= self.bounds.payload_bytes_max
     }
 
@@ -163,7 +155,7 @@ impl Writer {
     /// With a savepoint it can be undone. Most need none, because they check before they write; the pages a savepoint
     /// copies are a quarter of a step's cost. If such a one is refused too late all the same, its row is damaged: the
     /// batch is lost, its operations run again, and for a while every operation gets its savepoint.
-    fn whole(
+    pub(crate) fn whole(
         &self,
         undoable: bool,
         run: impl FnOnce(&mut Scope<'_>) -> Result<bool, rusqlite::Error>,
@@ -200,222 +192,16 @@ impl Writer {
         Ok((kept, effects))
     }
 
-    fn absorb(&mut self, batch: &mut Batch, effects: Effects) {
+    pub(crate) fn absorb(&mut self, batch: &mut Batch, effects: Effects) {
         for token in &effects.released {
             batch.early.remove(token);
         }
-        self.look.turns |= effects.turns;
+        self.look.turns |= effects.turns || effects.new_turns;
+        if effects.turns || effects.removed {
+            self.passed_over = None;
+        }
         self.look.work |= effects.work;
         batch.effects.absorb(effects);
-    }
-
-    /// Hands out what is there: first what time has brought, then turns, then activities.
-    fn offer(&mut self, batch: &mut Batch) -> Result<(), Lost> {
-        self.turns.tidy();
-        self.work.tidy();
-        self.offer_owed = false;
-        if self.turns.is_empty() && self.work.is_empty() {
-            return Ok(());
-        }
-        if (self.look.time || self.is_due(self.now())) && self.may_expire() {
-            let mut future_locks = std::mem::take(&mut self.future_locks);
-            let woken = self.whole(true, |scope| kept(due::wake(scope, &mut future_locks)));
-            self.future_locks = future_locks;
-            let (kept, effects) = woken?;
-            if kept {
-                self.absorb(batch, effects);
-            }
-            self.look.time = false;
-            self.next_due_ms = due::next(&self.conn, self.now())?;
-        }
-        self.offer_turns(batch)?;
-        self.offer_work(batch)
-    }
-
-    /// Whether locks may end now: not while their holders' calls lie in the queue, unless that takes too long.
-    fn may_expire(&mut self) -> bool {
-        let holders_wait = self.pending.iter().any(|operation| operation.order() <= Order::Holder);
-        self.expiry_deferred = if holders_wait { self.expiry_deferred + 1 } else { 0 };
-        if self.expiry_deferred > EXPIRY_DEFERRED_MAX {
-            self.expiry_deferred = 0;
-        }
-        self.expiry_deferred == 0
-    }
-
-    fn offer_turns(&mut self, batch: &mut Batch) -> Result<(), Lost> {
-        if !self.look.turns || self.turns.is_empty() {
-            return Ok(());
-        }
-        inbox::sweep_orphans(&self.conn)?;
-        let mut after = i64::MIN;
-        loop {
-            let candidates = turns::candidates(&self.conn, after, CANDIDATES)?;
-            for candidate in &candidates {
-                after = candidate.ready_seq;
-                if batch.effects.ended_turns.contains(&candidate.key) {
-                    batch.look_again = true;
-                    continue;
-                }
-                if self.turns.is_empty() {
-                    return Ok(());
-                }
-                if self.is_full(batch) {
-                    self.offer_owed = true;
-                    return Ok(());
-                }
-                let Some(place) = self.turns.position(|waiter| waiter.accepts(candidate.pin())) else { continue };
-                self.assign_turn(batch, candidate, place)?;
-            }
-            if i64::try_from(candidates.len()).is_ok_and(|found| found < CANDIDATES) {
-                break;
-            }
-        }
-        self.look.turns = false;
-        batch.no_turn.extend(self.turns.take_once());
-        Ok(())
-    }
-
-    fn assign_turn(
-        &mut self,
-        batch: &mut Batch,
-        candidate: &turns::Candidate,
-        place: usize,
-    ) -> Result<(), Lost> {
-        let Some(waiter) = self.turns.get(place) else { return Ok(()) };
-        let mut assigned = None;
-        let (kept, effects) = self.whole(false, |scope| match turns::assign(scope, candidate, waiter) {
-            Ok(turn) => {
-                assigned = turn;
-                Ok(true)
-            }
-            Err(Failure::Refused(error)) => {
-                let instance = &candidate.instance_id;
-                tracing::error!(target: "everturn::providers::sqlite", instance, %error, "cannot be fetched");
-                Ok(false)
-            }
-            Err(Failure::Storage(error)) => Err(error),
-        })?;
-        if kept {
-            self.absorb(batch, effects);
-        }
-        let (Some(mut turn), true) = (assigned, kept) else { return Ok(()) };
-        let Some(waiter) = self.turns.take(place) else { return Ok(()) };
-        batch.operations += 1;
-        match turn.lent.take() {
-            None => batch.assigned.turns.push((waiter, turn)),
-            Some(lent) => {
-                // Warm at a committed position: its turn may begin before this batch is durable.
-                turn.lent = Some(lent);
-                batch.early.insert(turn.token.clone());
-                self.answer_turn(waiter, turn);
-            }
-        }
-        Ok(())
-    }
-
-    fn offer_work(&mut self, batch: &mut Batch) -> Result<(), Lost> {
-        if !self.look.work || self.work.is_empty() {
-            return Ok(());
-        }
-        let mut place = 0;
-        // Waiters that found nothing; whoever wants the same need not look.
-        let mut in_vain: Vec<usize> = Vec::new();
-        while place < self.work.len() {
-            if self.is_full(batch) {
-                self.offer_owed = true;
-                return Ok(());
-            }
-            let Some(waiter) = self.work.get(place) else { break };
-            let hopeless =
-                in_vain.iter().filter_map(|other| self.work.get(*other)).any(|other| waiter.wants_the_same(other));
-            if hopeless {
-                place += 1;
-                continue;
-            }
-            let mut assigned = None;
-            let (kept, effects) = self.whole(false, |scope| {
-                assigned = match work::assign(scope, waiter) {
-                    Ok(work) => work,
-                    Err(Failure::Refused(error)) => {
-                        tracing::error!(target: "everturn::providers::sqlite", %error, "an activity cannot be fetched");
-                        return Ok(false);
-                    }
-                    Err(Failure::Storage(error)) => return Err(error),
-                };
-                Ok(true)
-            })?;
-            if kept {
-                self.absorb(batch, effects);
-            }
-            match (assigned, kept) {
-                (Some(work), true) => {
-                    let Some(waiter) = self.work.take(place) else { break };
-                    batch.operations += 1;
-                    batch.assigned.work.push((waiter, work));
-                }
-                _ => {
-                    in_vain.push(place);
-                    place += 1;
-                }
-            }
-        }
-        self.look.work = false;
-        batch.no_work.extend(self.work.take_once());
-        Ok(())
-    }
-
-    /// Answers that took so long that half their lock is gone get it renewed first.
-    fn renew_late(&mut self, batch: &mut Batch) -> Result<(), Lost> {
-        if batch.alone || self.late.is_empty() {
-            return Ok(());
-        }
-        batch.assigned = std::mem::take(&mut self.late);
-        let now = self.now();
-        let mut renewals = Vec::new();
-        for (_, turn) in &mut batch.assigned.turns {
-            turn.at = now;
-            renewals.push(renewal(everturn_provider::LockKind::Orchestration, &turn.token, turn.lock_ms));
-        }
-        for (_, work) in &mut batch.assigned.work {
-            work.at = now;
-            renewals.push(renewal(everturn_provider::LockKind::WorkItem, &work.token, work.lock_ms));
-        }
-        let verb = RenewLocks { renewals, called: now };
-        let (kept, effects) = self.whole(true, |scope| kept(verb.run(scope).map(|_| ())))?;
-        if kept {
-            self.absorb(batch, effects);
-        }
-        // A lock that was lost meanwhile belongs to somebody else; the answer would be worth nothing.
-        batch.effects.removed = true;
-        Ok(())
-    }
-
-    /// What was assigned and then deleted in the same batch is not handed out.
-    fn drop_vanished(&mut self, batch: &mut Batch) -> Result<(), Lost> {
-        if !batch.effects.removed {
-            return Ok(());
-        }
-        let scope = Scope {
-            conn: &self.conn,
-            clock: &*self.clock,
-            now: self.now(),
-            own_locks: &self.own_locks,
-            effects: Effects::default(),
-        };
-        let assigned = std::mem::take(&mut batch.assigned);
-        let mut vanished = Assignments::default();
-        for (waiter, turn) in assigned.turns {
-            let held = settled(turns::is_held(&scope, &turn.token))?;
-            let list = if held { &mut batch.assigned } else { &mut vanished };
-            list.turns.push((waiter, turn));
-        }
-        for (waiter, work) in assigned.work {
-            let held = settled(work::is_held(&scope, &work.token))?;
-            let list = if held { &mut batch.assigned } else { &mut vanished };
-            list.work.push((waiter, work));
-        }
-        self.wait_on(vanished);
-        Ok(())
     }
 
     /// The batch is durable: tells everybody, in the order in which they can use it.
@@ -454,12 +240,11 @@ impl Writer {
         }
         no_turn.into_iter().for_each(answer_nothing);
         no_work.into_iter().for_each(answer_nothing);
-        metrics::histogram!("everturn_sqlite_batch_operations").record(f64::from(
-            u32::try_from(operations).unwrap_or(u32::MAX),
-        ));
+        metrics::histogram!("everturn_sqlite_batch_operations")
+            .record(f64::from(u32::try_from(operations).unwrap_or(u32::MAX)));
     }
 
-    fn answer_turn(&self, waiter: TurnWaiter, turn: AssignedTurn) {
+    pub(crate) fn answer_turn(&self, waiter: TurnWaiter, turn: AssignedTurn) {
         let assigned = Assigned::Turn { token: turn.token.clone() };
         let guard = HandBackGuard::new(std::sync::Arc::clone(&self.mailbox), assigned);
         // Whoever does not listen any more gets nothing: dropping the answer hands the instance back.
@@ -474,7 +259,7 @@ impl Writer {
     }
 
     /// Those whose assignment came to nothing wait on.
-    fn wait_on(&mut self, assigned: Assignments) {
+    pub(crate) fn wait_on(&mut self, assigned: Assignments) {
         self.look.turns |= !assigned.turns.is_empty();
         self.look.work |= !assigned.work.is_empty();
         for (waiter, _turn) in assigned.turns {
@@ -498,8 +283,11 @@ impl Writer {
         let Batch { todo, done, assigned, no_turn, no_work, alone, .. } = batch;
         self.wait_on(assigned);
         self.next_due_ms = None;
-        // Whoever waits looks again after a pause, or when an operation succeeds.
-        self.look = Look::default();
+        self.passed_over = None;
+        if !alone {
+            // Whoever waits looks again after a pause, or when one of the operations succeeds alone.
+            self.look = Look::default();
+        }
         self.lost_last = true;
         self.careful_batches = CAREFUL_BATCHES;
         for waiter in no_turn.into_iter().chain(self.turns.take_once()) {
@@ -536,31 +324,6 @@ impl Inlet for NoInlet {
     }
 }
 
-fn renewal(kind: everturn_provider::LockKind, token: &str, lock_ms: u64) -> Renewal {
-    Renewal { kind, token: token.to_owned(), extend_for: Duration::from_millis(lock_ms) }
-}
-
 fn execute(conn: &Connection, sql: &str) -> Result<(), rusqlite::Error> {
     conn.prepare_cached(sql)?.execute([]).map(|_| ())
-}
-
-/// A refusal rolls the savepoint back, a storage error loses the batch.
-fn kept(done: Result<(), Failure>) -> Result<bool, rusqlite::Error> {
-    match done {
-        Ok(()) => Ok(true),
-        Err(Failure::Refused(error)) => {
-            tracing::error!(target: "everturn::providers::sqlite", %error, "housekeeping was refused");
-            Ok(false)
-        }
-        Err(Failure::Storage(error)) => Err(error),
-    }
-}
-
-/// A row that cannot be read is not there.
-fn settled(held: Result<bool, Failure>) -> Result<bool, rusqlite::Error> {
-    match held {
-        Ok(held) => Ok(held),
-        Err(Failure::Refused(_)) => Ok(false),
-        Err(Failure::Storage(error)) => Err(error),
-    }
 }

@@ -16,8 +16,7 @@ pub(crate) const DEFAULT_LIMIT: u32 = 1_000;
 const SELECT_INSTANCE: &str = "SELECT i.instance_key, (SELECT e.status FROM executions AS e \
      WHERE e.instance_key = i.instance_key AND e.execution_id <= coalesce(i.current_execution_id, e.execution_id) \
      ORDER BY e.execution_id DESC LIMIT 1) FROM instances AS i WHERE i.instance_id = ?1";
-const SELECT_CHILDREN: &str =
-    "SELECT instance_id FROM instances WHERE parent_instance_id = ?1 AND created_at_ms IS NOT NULL ORDER BY instance_id";
+const SELECT_CHILDREN: &str = "SELECT instance_id FROM instances WHERE parent_instance_id = ?1 AND created_at_ms IS NOT NULL ORDER BY instance_id";
 const DELETE_HISTORY: &str = "DELETE FROM history WHERE instance_key = ?1";
 const DELETE_EXECUTIONS: &str = "DELETE FROM executions WHERE instance_key = ?1";
 const DELETE_MESSAGES: &str = "DELETE FROM orchestrator_queue WHERE instance_key = ?1";
@@ -148,7 +147,8 @@ fn delete_all(scope: &mut Scope<'_>, ids: &[String], force: bool) -> Result<Dele
             return Err(ProviderError::still_running("", format!("{id} is still running")).into());
         }
         if let Some(child) = children(conn, id)?.iter().find(|child| !listed.contains(child)) {
-            let message = format!("{id} has child {child} outside the list: a tree traversal must list every child");
+            let message =
+                format!("{id} has child {child} outside the list: a tree traversal must list every child");
             return Err(ProviderError::permanent("", message).into());
         }
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, params};
 
+use crate::columns;
 use crate::inbox;
 use crate::locks::row_of;
 use crate::moment::{Moment, unsigned};
@@ -26,7 +27,8 @@ const EXPIRED_ACTIVITIES: &str = "SELECT seq, lock_token FROM worker_queue \
      WHERE lock_token IS NOT NULL AND ready = 0 AND locked_until_ms <= ?1 LIMIT ?2";
 const EXTEND_INSTANCE: &str = "UPDATE instances SET locked_until_ms = ?2 WHERE instance_key = ?1";
 const EXTEND_ACTIVITY: &str = "UPDATE worker_queue SET locked_until_ms = ?2 WHERE seq = ?1";
-const EXPOSE_ACTIVITY: &str = "UPDATE worker_queue SET ready = 1 WHERE seq = ?1 AND lock_token = ?2 AND ready = 0";
+const EXPOSE_ACTIVITY: &str = "UPDATE worker_queue SET ready = 1 WHERE seq = ?1";
+const HOLDS_ACTIVITY: &str = "SELECT 1 FROM worker_queue WHERE seq = ?1 AND lock_token = ?2 AND ready = 0";
 const HOLDS_INSTANCE: &str =
     "SELECT 1 FROM instances WHERE instance_key = ?1 AND lock_token = ?2 AND ready_seq IS NULL";
 const CLEAR_LOCK: &str = "UPDATE instances SET lock_token = NULL, locked_until_ms = NULL, lock_ms = NULL \
@@ -35,6 +37,13 @@ const FUTURE_INSTANCES: &str = "SELECT lock_token, locked_until_ms, lock_ms FROM
      WHERE lock_token IS NOT NULL AND ready_seq IS NULL AND locked_until_ms > ?1 ORDER BY locked_until_ms DESC LIMIT ?2";
 const FUTURE_ACTIVITIES: &str = "SELECT lock_token, locked_until_ms, lock_ms FROM worker_queue \
      WHERE lock_token IS NOT NULL AND ready = 0 AND locked_until_ms > ?1 ORDER BY locked_until_ms DESC LIMIT ?2";
+const FUTURE_LEASES: &str = "SELECT session_id, lease_until_ms, lease_ms FROM sessions \
+     WHERE lease_until_ms > ?1 ORDER BY lease_until_ms DESC LIMIT ?2";
+const END_LEASE: &str = "UPDATE sessions SET lease_until_ms = ?2 WHERE session_id = ?1";
+const CAP_INSTANCE: &str =
+    "UPDATE instances SET locked_until_ms = min(locked_until_ms, ?2) WHERE instance_key = ?1";
+const CAP_ACTIVITY: &str =
+    "UPDATE worker_queue SET locked_until_ms = min(locked_until_ms, ?2) WHERE seq = ?1";
 const NEXT_DUE: &str = "SELECT min(at_ms) FROM ( \
      SELECT min(visible_at_ms) AS at_ms FROM orchestrator_queue WHERE visible_at_ms > 0 \
      UNION ALL SELECT min(visible_at_ms) FROM worker_queue WHERE visible_at_ms > 0 \
@@ -58,8 +67,11 @@ pub(crate) fn wake(scope: &mut Scope<'_>, future: &mut FutureLocks) -> Result<()
         expose(scope, &token)?;
         scope.effects.released.push(token);
     }
-    for token in future.ended(scope)? {
+    for token in future.locks.ended(scope, &[FUTURE_INSTANCES, FUTURE_ACTIVITIES])? {
         expose(scope, &token)?;
+    }
+    for session_id in future.leases.ended(scope, &[FUTURE_LEASES])? {
+        scope.conn.prepare_cached(END_LEASE)?.execute(params![session_id, scope.now.wall_ms])?;
     }
     // A lease that ended may have freed a session whose activities wait.
     scope.effects.work = true;
@@ -82,42 +94,85 @@ fn show_messages(scope: &mut Scope<'_>) -> Result<(), Failure> {
 /// Locks whose end has come by the wall clock. Those of this process go by its monotonic clock: if that says
 /// otherwise, the wall clock jumped, and their end moves with it.
 fn expire_by_wall(scope: &mut Scope<'_>) -> Result<(), Failure> {
-    for (select, extend) in [(EXPIRED_INSTANCES, EXTEND_INSTANCE), (EXPIRED_ACTIVITIES, EXTEND_ACTIVITY)] {
-        let expired: Vec<(i64, String)> = scope
-            .conn
-            .prepare_cached(select)?
-            .query_map([scope.now.wall_ms, WAKE_MAX], |row| Ok((row.get(0)?, row.get(1)?)))?
-            .collect::<rusqlite::Result<_>>()?;
-        for (row, token) in expired {
-            match scope.own_locks.left(&token, scope.now) {
-                Some(left) => {
-                    let until_ms = scope.now.wall_after(left);
-                    scope.conn.prepare_cached(extend)?.execute(params![row, until_ms])?;
-                }
-                None => expose(scope, &token)?,
+    for (key, left) in expired(scope, EXPIRED_INSTANCES)? {
+        match left {
+            Some(until_ms) => {
+                scope.conn.prepare_cached(EXTEND_INSTANCE)?.execute([key, until_ms]).map(|_| ())?
             }
+            None => expose_instance(scope, key)?,
+        }
+    }
+    for (seq, left) in expired(scope, EXPIRED_ACTIVITIES)? {
+        match left {
+            Some(until_ms) => {
+                scope.conn.prepare_cached(EXTEND_ACTIVITY)?.execute([seq, until_ms]).map(|_| ())?
+            }
+            None => expose_activity(scope, seq)?,
         }
     }
     Ok(())
 }
 
-/// The lock has ended. It stays in its row until somebody takes over, so that a holder whose call came in time is
-/// still known; only a lock without messages goes at once.
+/// Rows whose lock has ended by the wall clock, and until when it lasts if it is ours and has not.
+fn expired(scope: &Scope<'_>, select: &str) -> Result<Vec<(i64, Option<i64>)>, Failure> {
+    let mut select = scope.conn.prepare_cached(select)?;
+    let mut rows = select.query([scope.now.wall_ms, WAKE_MAX])?;
+    let mut expired = Vec::new();
+    while let Some(row) = rows.next()? {
+        let token = columns::text(row, 1)?.unwrap_or_default();
+        let left = scope.own_locks.left(&token, scope.now);
+        expired.push((row.get(0)?, left.map(|left| scope.now.wall_after(left))));
+    }
+    Ok(expired)
+}
+
+/// The lock with this token has ended by the monotonic clock, if it is still there; then by the wall clock too.
 fn expose(scope: &mut Scope<'_>, token: &str) -> Result<(), Failure> {
     let Some(row) = row_of(token) else { return Ok(()) };
-    if scope.conn.prepare_cached(EXPOSE_ACTIVITY)?.execute(params![row, token])? > 0 {
-        scope.effects.work = true;
+    if scope.conn.prepare_cached(HOLDS_ACTIVITY)?.exists(params![row, token])? {
+        scope.conn.prepare_cached(CAP_ACTIVITY)?.execute([row, scope.now.wall_ms])?;
+        expose_activity(scope, row)?;
     }
-    if scope.conn.prepare_cached(HOLDS_INSTANCE)?.exists(params![row, token])? && !inbox::expose(scope, row)? {
-        scope.conn.prepare_cached(CLEAR_LOCK)?.execute([row])?;
+    if scope.conn.prepare_cached(HOLDS_INSTANCE)?.exists(params![row, token])? {
+        scope.conn.prepare_cached(CAP_INSTANCE)?.execute([row, scope.now.wall_ms])?;
+        expose_instance(scope, row)?;
     }
     Ok(())
 }
 
-/// Locks that were taken later than now: the wall clock was set back. They end when their length has passed unchanged
-/// by the monotonic clock.
+/// The lock has ended. It stays in its row until somebody takes over, so that a holder whose call came in time is
+/// still known.
+fn expose_activity(scope: &mut Scope<'_>, seq: i64) -> Result<(), Failure> {
+    scope.conn.prepare_cached(EXPOSE_ACTIVITY)?.execute([seq])?;
+    scope.effects.work = true;
+    Ok(())
+}
+
+/// The same for an instance; a lock without messages goes at once.
+fn expose_instance(scope: &mut Scope<'_>, key: i64) -> Result<(), Failure> {
+    if !inbox::expose(scope, key)? {
+        scope.conn.prepare_cached(CLEAR_LOCK)?.execute([key])?;
+    }
+    Ok(())
+}
+
+/// Locks and leases that were taken later than now: the wall clock was set back.
 #[derive(Debug, Default)]
 pub(crate) struct FutureLocks {
+    locks: Sightings,
+    leases: Sightings,
+}
+
+impl FutureLocks {
+    /// When the next of them ends, by the monotonic clock.
+    pub(crate) fn next_end(&self) -> Option<Duration> {
+        [self.locks.next_end(), self.leases.next_end()].into_iter().flatten().min()
+    }
+}
+
+/// What was seen to reach too far into the future. It ends when its length has passed unchanged by the monotonic clock.
+#[derive(Debug, Default)]
+struct Sightings {
     seen: HashMap<String, Sighting>,
 }
 
@@ -127,22 +182,22 @@ struct Sighting {
     ends: Duration,
 }
 
-impl FutureLocks {
-    /// When the next of them ends, by the monotonic clock.
-    pub(crate) fn next_end(&self) -> Option<Duration> {
+impl Sightings {
+    fn next_end(&self) -> Option<Duration> {
         self.seen.values().map(|sighting| sighting.ends).min()
     }
 
-    /// The locks from the future that have ended. Whatever is no longer there, or was renewed, is forgotten.
-    fn ended(&mut self, scope: &Scope<'_>) -> Result<Vec<String>, Failure> {
+    /// Those that have ended. Whatever is no longer there, or was renewed, is forgotten.
+    fn ended(&mut self, scope: &Scope<'_>, selects: &[&str]) -> Result<Vec<String>, Failure> {
         let now = scope.now;
         let mut seen = HashMap::new();
         let mut ended = Vec::new();
-        for select in [FUTURE_INSTANCES, FUTURE_ACTIVITIES] {
+        for select in selects {
             let mut select = scope.conn.prepare_cached(select)?;
             let mut rows = select.query([now.wall_ms, FUTURE_MAX])?;
             while let Some(row) = rows.next()? {
-                let (token, until_ms, lock_ms): (String, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
+                let token = columns::text(row, 0)?.unwrap_or_default();
+                let (until_ms, lock_ms): (i64, i64) = (row.get(1)?, row.get(2)?);
                 let from_the_future = until_ms.saturating_sub(lock_ms) > now.wall_ms;
                 if !from_the_future || scope.own_locks.deadline(&token).is_some() {
                     continue;

@@ -29,7 +29,10 @@ impl Activity {
         let WorkItem::ActivityExecute { instance, execution_id, id, session_id, tag, .. } = item else {
             return Err(ProviderError::permanent(
                 operation,
-                format!("only an ActivityExecute belongs into the worker queue, not a {}", everturn_core::kind_of(item)),
+                format!(
+                    "only an ActivityExecute belongs into the worker queue, not a {}",
+                    everturn_core::kind_of(item)
+                ),
             ));
         };
         let fits = |what: &str, id: u64| {

@@ -42,11 +42,7 @@ impl SqliteError {
 
     /// The database refused while `doing` was under way.
     pub(crate) fn sqlite(doing: impl fmt::Display, source: rusqlite::Error) -> Self {
-        Self {
-            kind: Kind::Database,
-            message: format!("{doing}: {source}"),
-            source: Some(Box::new(source)),
-        }
+        Self { kind: Kind::Database, message: format!("{doing}: {source}"), source: Some(Box::new(source)) }
     }
 
     /// The operating system refused while `doing` was under way.

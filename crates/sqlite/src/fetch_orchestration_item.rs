@@ -103,9 +103,11 @@ fn candidate(row: &Row<'_>) -> rusqlite::Result<Candidate> {
     let startable: bool = row.get(7)?;
     let execution_id: Option<i64> = row.get(5)?;
     let origin = match (execution_id, startable) {
-        (Some(execution_id), _) => {
-            Origin::Row { name: columns::text(row, 3)?.unwrap_or_default(), version: columns::text(row, 4)?.unwrap_or_default(), execution_id }
-        }
+        (Some(execution_id), _) => Origin::Row {
+            name: columns::text(row, 3)?.unwrap_or_default(),
+            version: columns::text(row, 4)?.unwrap_or_default(),
+            execution_id,
+        },
         (None, true) => Origin::History,
         (None, false) => Origin::Message,
     };
@@ -228,11 +230,14 @@ async fn complete(provider: &SqliteProvider, turn: AssignedTurn) -> Result<Fetch
                 Err(error) => return Err(error),
             }
         }
-        kv_snapshot = provider.read_with("fetch_orchestration_item", move |conn| kv::snapshot(conn, key)).await?;
+        kv_snapshot =
+            provider.read_with("fetch_orchestration_item", move |conn| kv::snapshot(conn, key)).await?;
     }
     let (orchestration_name, version) = match origin {
         Origin::Row { name, version, .. } => (name, version),
-        Origin::History => name_in_history(&history).or_else(|| name_in_messages(&messages)).unwrap_or_else(unknown),
+        Origin::History => {
+            name_in_history(&history).or_else(|| name_in_messages(&messages)).unwrap_or_else(unknown)
+        }
         Origin::Message => name_in_messages(&messages).unwrap_or_else(unknown),
     };
     if history_error.is_some() {

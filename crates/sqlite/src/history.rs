@@ -83,7 +83,12 @@ const INSERT_EVENT: &str =
     "INSERT INTO history (instance_key, execution_id, event_id, event_data) VALUES (?1, ?2, ?3, ?4)";
 
 /// Refuses events whose id is taken, before anything is written.
-pub(crate) fn check_new(conn: &Connection, key: i64, execution_id: i64, delta: &Delta) -> Result<(), Failure> {
+pub(crate) fn check_new(
+    conn: &Connection,
+    key: i64,
+    execution_id: i64,
+    delta: &Delta,
+) -> Result<(), Failure> {
     let ids = || delta.events.iter().map(|event| event.event_id);
     let (Some(first), Some(last)) = (ids().min(), ids().max()) else { return Ok(()) };
     let mut select = conn.prepare_cached(SELECT_TAKEN)?;

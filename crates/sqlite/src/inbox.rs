@@ -117,7 +117,7 @@ pub(crate) fn insert(
         if !inbox.locked && !inbox.ready && visible_at_ms == 0 {
             let seq = scope.conn.last_insert_rowid();
             scope.conn.prepare_cached(MARK_READY)?.execute(params![inbox.key, seq])?;
-            scope.effects.turns = true;
+            scope.effects.new_turns = true;
         }
     } else if message.is_queue_message && inbox.orphaned {
         // The next fetch takes orphans away, even if it finds nothing else.

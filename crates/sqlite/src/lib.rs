@@ -27,6 +27,7 @@ mod kv;
 mod locks;
 mod mailbox;
 mod moment;
+mod offers;
 mod open;
 mod operation;
 mod options;

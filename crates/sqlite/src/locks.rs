@@ -202,9 +202,7 @@ pub(crate) fn work_lock(
     Ok(scope
         .conn
         .prepare_cached(SELECT_WORK_LOCK)?
-        .query_row([seq], |row| {
-            Ok((StoredLock { token: row.get(0)?, until_ms: row.get(1)? }, row.get(2)?))
-        })
+        .query_row([seq], |row| Ok((StoredLock { token: row.get(0)?, until_ms: row.get(1)? }, row.get(2)?)))
         .optional()?)
 }
 

@@ -19,6 +19,8 @@ struct State {
     closed: bool,
     /// The writer is gone; nothing is done any more.
     abandoned: bool,
+    /// The writer sleeps. Waking somebody who is awake costs as much as waking a sleeper.
+    asleep: bool,
 }
 
 /// What a look into the mailbox brought.
@@ -27,30 +29,39 @@ pub(crate) struct Arrivals {
     pub(crate) closed: bool,
 }
 
+/// The mailbox takes no more calls.
+#[derive(Debug)]
+pub(crate) struct Closed;
+
 impl Mailbox {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts a letter down. Gives it back if the mailbox is closed.
-    pub(crate) fn send(&self, letter: Letter) -> Result<(), Letter> {
-        let mut state = self.state();
+    /// Puts a letter down, unless the mailbox is closed.
+    pub(crate) fn send(&self, letter: Letter) -> Result<(), Closed> {
+        let state = self.state();
         if state.closed {
-            return Err(letter);
+            return Err(Closed);
         }
-        state.letters.push(letter);
-        drop(state);
-        self.arrived.notify_one();
+        self.push(state, letter);
         Ok(())
+    }
+
+    fn push(&self, mut state: MutexGuard<'_, State>, letter: Letter) {
+        state.letters.push(letter);
+        let asleep = state.asleep;
+        drop(state);
+        if asleep {
+            self.arrived.notify_one();
+        }
     }
 
     /// Puts down what must be done even while the writer is closing: work is handed back, a waiter leaves.
     pub(crate) fn send_last(&self, letter: Letter) {
-        let mut state = self.state();
+        let state = self.state();
         if !state.abandoned {
-            state.letters.push(letter);
-            drop(state);
-            self.arrived.notify_one();
+            self.push(state, letter);
         }
     }
 
@@ -83,6 +94,7 @@ impl Mailbox {
         let deadline = wait.and_then(|wait| Instant::now().checked_add(wait));
         let mut state = self.state();
         while state.letters.is_empty() && !state.closed {
+            state.asleep = true;
             state = match deadline {
                 None => self.arrived.wait(state).unwrap_or_else(PoisonError::into_inner),
                 Some(deadline) => {
@@ -94,6 +106,7 @@ impl Mailbox {
                 }
             };
         }
+        state.asleep = false;
         Arrivals { letters: std::mem::take(&mut state.letters), closed: state.closed }
     }
 }

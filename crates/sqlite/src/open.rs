@@ -143,8 +143,7 @@ fn open_file(
 }
 
 // A lock that had expired when its holder died needs no help: its row is up for the taking.
-const LOCKED_INSTANCES: &str =
-    "SELECT instance_key FROM instances WHERE lock_token IS NOT NULL AND ready_seq IS NULL AND locked_until_ms >= 0";
+const LOCKED_INSTANCES: &str = "SELECT instance_key FROM instances WHERE lock_token IS NOT NULL AND ready_seq IS NULL AND locked_until_ms >= 0";
 const FREE_MESSAGES: &str = "UPDATE orchestrator_queue SET tagged = 0 \
      WHERE instance_key = ?1 AND visible_at_ms = 0 AND tagged = 1";
 const FREE_INSTANCE: &str = "UPDATE instances SET lock_token = NULL, locked_until_ms = NULL, lock_ms = NULL \

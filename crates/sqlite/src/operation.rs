@@ -63,7 +63,9 @@ pub(crate) fn storage_error(operation: &str, error: rusqlite::Error) -> Provider
 /// What an operation did that others want to know. Kept only if the operation was.
 #[derive(Debug, Default)]
 pub(crate) struct Effects {
-    /// An instance became ready.
+    /// An instance became ready, its oldest message being the newest of all.
+    pub(crate) new_turns: bool,
+    /// An instance became ready whose messages may be older than others'.
     pub(crate) turns: bool,
     /// An activity became ready.
     pub(crate) work: bool,
@@ -81,6 +83,7 @@ pub(crate) struct Effects {
 
 impl Effects {
     pub(crate) fn absorb(&mut self, other: Self) {
+        self.new_turns |= other.new_turns;
         self.turns |= other.turns;
         self.work |= other.work;
         self.removed |= other.removed;

@@ -31,8 +31,13 @@ impl OpeningLock {
         name.push("-lock");
         let path = PathBuf::from(name);
         let failed = |error| SqliteError::io(format_args!("locking {}", path.display()), error);
-        let file =
-            OpenOptions::new().create(true).read(true).write(true).truncate(false).open(&path).map_err(failed)?;
+        let file = OpenOptions::new()
+            .create(true)
+            .read(true)
+            .write(true)
+            .truncate(false)
+            .open(&path)
+            .map_err(failed)?;
         let alone = match file.try_lock() {
             Ok(()) => true,
             Err(TryLockError::WouldBlock) => {

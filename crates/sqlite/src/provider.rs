@@ -106,7 +106,7 @@ impl SqliteProvider {
     pub async fn checkpoint(&self) -> Result<(), SqliteError> {
         let (reply, answer) = oneshot::channel();
         let closed = || SqliteError::closed("checkpointing: the provider is closed");
-        self.mailbox.send(Letter::Checkpoint(reply)).map_err(|_| closed())?;
+        self.mailbox.send(Letter::Checkpoint(reply)).map_err(|_closed| closed())?;
         answer.await.unwrap_or_else(|_| Err(closed()))
     }
 
@@ -142,7 +142,7 @@ impl SqliteProvider {
     pub(crate) async fn call<V: Verb>(&self, verb: V) -> Result<V::Answer, ProviderError> {
         let (reply, answer) = oneshot::channel();
         let letter = Letter::Call(Box::new(Call::new(verb, Some(reply))));
-        self.mailbox.send(letter).map_err(|_| closed(V::NAME))?;
+        self.mailbox.send(letter).map_err(|_closed| closed(V::NAME))?;
         answer.await.unwrap_or_else(|_| Err(closed(V::NAME)))
     }
 
@@ -160,7 +160,7 @@ impl SqliteProvider {
             // Whoever asked may have left.
             drop(reply.send(read(conn)));
         }));
-        self.mailbox.send(letter).map_err(|_| closed(operation))?;
+        self.mailbox.send(letter).map_err(|_closed| closed(operation))?;
         match answer.await {
             Ok(outcome) => outcome.map_err(|error| storage_error(operation, error)),
             Err(_) => Err(closed(operation)),
@@ -177,8 +177,8 @@ impl SqliteProvider {
         let (reply, mut answer) = oneshot::channel();
         let once = poll_timeout.is_zero();
         let mut moved = self.clock.moved();
-        self.mailbox.send(letter(id, once, reply)).map_err(|_| closed("fetch"))?;
-        let _withdrawal = Withdrawal { mailbox: &self.mailbox, id, once };
+        self.mailbox.send(letter(id, once, reply)).map_err(|_closed| closed("fetch"))?;
+        let mut withdrawal = Withdrawal { mailbox: &self.mailbox, id, is_due: !once };
         if once {
             return answer.await.unwrap_or_else(|_| Err(closed("fetch")));
         }
@@ -187,7 +187,10 @@ impl SqliteProvider {
         loop {
             tokio::select! {
                 biased;
-                answer = &mut answer => return answer.unwrap_or_else(|_| Err(closed("fetch"))),
+                answer = &mut answer => {
+                    withdrawal.is_due = false;
+                    return answer.unwrap_or_else(|_| Err(closed("fetch")));
+                }
                 () = &mut moved => {
                     moved = self.clock.moved();
                     // A closed mailbox has answered or will not.
@@ -203,16 +206,16 @@ impl SqliteProvider {
     }
 }
 
-/// Takes a waiter out of the writer when its fetch ends, however it ends.
+/// Takes a waiter out of the writer when its fetch ends without an answer.
 struct Withdrawal<'a> {
     mailbox: &'a Mailbox,
     id: u64,
-    once: bool,
+    is_due: bool,
 }
 
 impl Drop for Withdrawal<'_> {
     fn drop(&mut self) {
-        if !self.once {
+        if self.is_due {
             self.mailbox.send_last(Letter::Withdraw(self.id));
         }
     }
@@ -244,8 +247,7 @@ impl Provider for SqliteProvider {
         poll_timeout: Duration,
         filter: Option<&DispatcherCapabilityFilter>,
     ) -> Result<Option<(OrchestrationItem, String, u32)>, ProviderError> {
-        let fetched =
-            fetch_orchestration_item::fetch(self, lock_timeout, poll_timeout, filter, None).await?;
+        let fetched = fetch_orchestration_item::fetch(self, lock_timeout, poll_timeout, filter, None).await?;
         Ok(fetched.map(|turn| (turn.item, turn.lock_token, turn.attempt_count)))
     }
 
@@ -441,7 +443,7 @@ impl Provider for SqliteProvider {
     fn watch_instance(&self, instance: &str) -> InstanceWatch {
         let watch = InstanceWatch::woken(self.shared.watches.watch(instance));
         // The writer may be asleep for good; with a watch it looks for other processes' commits.
-        self.mailbox.send_last(Letter::Poke);
+        self.mailbox.send_last(Letter::Watched);
         watch
     }
 
@@ -454,7 +456,12 @@ impl Provider for SqliteProvider {
 }
 
 impl SqliteProvider {
-    async fn renew_one(&self, kind: LockKind, token: &str, extend_for: Duration) -> Result<(), ProviderError> {
+    async fn renew_one(
+        &self,
+        kind: LockKind,
+        token: &str,
+        extend_for: Duration,
+    ) -> Result<(), ProviderError> {
         let renewals = vec![Renewal { kind, token: token.to_owned(), extend_for }];
         let answers = self.call(RenewLocks { renewals, called: self.now() }).await?;
         answers.into_iter().next().unwrap_or_else(|| Err(closed(RenewLocks::NAME)))

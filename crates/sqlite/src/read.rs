@@ -81,7 +81,8 @@ pub(crate) async fn events(
     for _ in 0..=REREADS {
         let expected = provider
             .read_with("read", move |conn| {
-                let count = conn.prepare_cached(SELECT_COUNT)?.query_row([key, execution_id], |row| row.get(0));
+                let count =
+                    conn.prepare_cached(SELECT_COUNT)?.query_row([key, execution_id], |row| row.get(0));
                 Ok(count.optional()?.unwrap_or(0_i64))
             })
             .await?;
@@ -207,9 +208,7 @@ pub(crate) async fn orchestration_name(
     let id = instance.to_owned();
     let found = provider
         .read_with("read_orchestration_name", move |conn| {
-            conn.prepare_cached(SELECT_NAME)?
-                .query_row([id], |row| Ok((row.get(0)?, row.get(1)?)))
-                .optional()
+            conn.prepare_cached(SELECT_NAME)?.query_row([id], |row| Ok((row.get(0)?, row.get(1)?))).optional()
         })
         .await?;
     if found.is_some() {

@@ -45,9 +45,9 @@ impl Readers {
         let pooled = self.idle().pop();
         let conn = match pooled {
             Some(conn) => conn,
-            None => self.open().map_err(|error| {
-                ProviderError::retryable(operation, error.to_string()).with_source(error)
-            })?,
+            None => self
+                .open()
+                .map_err(|error| ProviderError::retryable(operation, error.to_string()).with_source(error))?,
         };
         let outcome = read(&conn);
         if !self.permits.is_closed() {

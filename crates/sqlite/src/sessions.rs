@@ -11,12 +11,12 @@ const NOTE_ACTIVITY: &str =
     "UPDATE sessions SET active_at_ms = ?2 WHERE session_id = ?1 AND lease_until_ms > ?2";
 const SELECT_SESSION: &str =
     "SELECT owner_id, lease_until_ms, active_at_ms FROM sessions WHERE session_id = ?1";
-const CLAIM: &str = "INSERT INTO sessions (session_id, owner_id, lease_until_ms, active_at_ms) VALUES (?1, ?2, ?3, ?4) \
-     ON CONFLICT (session_id) DO UPDATE SET owner_id = ?2, lease_until_ms = ?3, active_at_ms = ?4";
-const OTHER_HOLDER: &str =
-    "SELECT EXISTS (SELECT 1 FROM worker_queue WHERE session_id = ?1 AND lock_token IS NOT NULL AND ready = 0)";
+const CLAIM: &str = "INSERT INTO sessions (session_id, owner_id, lease_until_ms, lease_ms, active_at_ms) \
+     VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (session_id) DO UPDATE SET owner_id = ?2, lease_until_ms = ?3, \
+     lease_ms = ?4, active_at_ms = ?5";
+const OTHER_HOLDER: &str = "SELECT EXISTS (SELECT 1 FROM worker_queue WHERE session_id = ?1 AND lock_token IS NOT NULL AND ready = 0)";
 const RELEASE: &str = "DELETE FROM sessions WHERE session_id = ?1 AND owner_id = ?2";
-const RENEW: &str = "UPDATE sessions SET lease_until_ms = ?2 \
+const RENEW: &str = "UPDATE sessions SET lease_until_ms = ?2, lease_ms = ?5 \
      WHERE owner_id = ?1 AND lease_until_ms > ?3 AND active_at_ms > ?4";
 const SWEEP: &str = "DELETE FROM sessions WHERE lease_until_ms <= ?1 \
      AND NOT EXISTS (SELECT 1 FROM worker_queue WHERE worker_queue.session_id = sessions.session_id)";
@@ -55,6 +55,7 @@ pub(crate) fn claim(
         session_id,
         owner_id,
         scope.now.wall_after(lease),
+        stored_ms(length_ms(lease)),
         scope.now.wall_ms
     ])?;
     Ok(Claim { session_id: session_id.to_owned(), owner_id: owner_id.to_owned(), is_new })
@@ -90,9 +91,11 @@ impl Verb for RenewSessions {
         let mut renew = scope.conn.prepare_cached(RENEW)?;
         let until_ms = scope.now.wall_after(self.extend_for);
         let active_since_ms = self.called.wall_ms.saturating_sub(stored_ms(length_ms(self.idle_timeout)));
+        let lease_ms = stored_ms(length_ms(self.extend_for));
         let mut renewed = 0;
         for owner_id in &self.owner_ids {
-            renewed += renew.execute(params![owner_id, until_ms, self.called.wall_ms, active_since_ms])?;
+            renewed +=
+                renew.execute(params![owner_id, until_ms, self.called.wall_ms, active_since_ms, lease_ms])?;
         }
         Ok(renewed)
     }

@@ -72,7 +72,9 @@ mod tests {
 
     #[test]
     fn what_is_not_understood_is_refused() {
-        for url in ["", "postgres://x", "sqlite:", "sqlite:?mode=rwc", "sqlite:a.db?mode=ro", "sqlite:a.db?x=1"] {
+        for url in
+            ["", "postgres://x", "sqlite:", "sqlite:?mode=rwc", "sqlite:a.db?mode=ro", "sqlite:a.db?x=1"]
+        {
             assert!(parse(url).unwrap_err().is_url(), "{url}");
         }
     }

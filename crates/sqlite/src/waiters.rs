@@ -151,6 +151,12 @@ impl<W: Waiter> Line<W> {
         self.waiters.get(place)
     }
 
+    /// What all of them have in common, if they do.
+    pub(crate) fn common<T: PartialEq>(&self, of: impl Fn(&W) -> &T) -> Option<&T> {
+        let first = of(self.waiters.front()?);
+        self.waiters.iter().all(|waiter| of(waiter) == first).then_some(first)
+    }
+
     pub(crate) fn position(&self, wanted: impl FnMut(&W) -> bool) -> Option<usize> {
         self.waiters.iter().position(wanted)
     }

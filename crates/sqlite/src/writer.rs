@@ -7,6 +7,7 @@
 //!
 //! There is no thread in here: see `writer_thread` for the one around it.
 
+use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -23,6 +24,7 @@ use crate::error::SqliteError;
 use crate::locks::OwnLocks;
 use crate::mailbox::Mailbox;
 use crate::moment::Moment;
+use crate::offers::Front;
 use crate::operation::Operation;
 use crate::shared::Shared;
 use crate::waiters::{Line, TurnWaiter, Waiter, WorkWaiter};
@@ -43,6 +45,9 @@ const CHEAP_SYNC: Duration = Duration::from_micros(100);
 const WINDOW_MIN: Duration = Duration::from_micros(50);
 const WINDOW_MAX: Duration = Duration::from_micros(300);
 
+/// A read with the writer's connection.
+pub(crate) type Reading = Box<dyn FnOnce(&Connection) + Send>;
+
 /// What callers send.
 pub(crate) enum Letter {
     /// An operation.
@@ -55,8 +60,10 @@ pub(crate) enum Letter {
     Withdraw(u64),
     /// The clock was moved.
     Poke,
+    /// Somebody watches an instance: the writer, if it slept for good, looks for other processes' commits from now on.
+    Watched,
     /// A read that needs the writer's connection, between batches.
-    Read(Box<dyn FnOnce(&Connection) + Send>),
+    Read(Reading),
     /// The log into the database file.
     Checkpoint(oneshot::Sender<Result<(), SqliteError>>),
 }
@@ -113,6 +120,10 @@ pub(crate) struct Writer {
     pub(crate) look: Look,
     pub(crate) own_locks: OwnLocks,
     pub(crate) future_locks: FutureLocks,
+    /// Ready instances at the front of the queue that none of the waiters can replay.
+    pub(crate) passed_over: Option<Front>,
+    /// Instances whose rows cannot be fetched, so that each is reported once.
+    pub(crate) reported: HashSet<i64>,
     /// How many more batches give every operation a savepoint.
     pub(crate) careful_batches: u32,
     /// The last batch was lost.
@@ -124,7 +135,7 @@ pub(crate) struct Writer {
     pub(crate) late: Assignments,
     /// When something becomes due next, as of the last look.
     pub(crate) next_due_ms: Option<i64>,
-    reads: Vec<Box<dyn FnOnce(&Connection) + Send>>,
+    reads: Vec<Reading>,
     checkpoints: Vec<oneshot::Sender<Result<(), SqliteError>>>,
     checkpointer: Option<checkpoint::Checkpointer>,
     data_version: i64,
@@ -159,6 +170,8 @@ impl Writer {
             look: Look::EVERYWHERE,
             own_locks: OwnLocks::default(),
             future_locks: FutureLocks::default(),
+            passed_over: None,
+            reported: HashSet::new(),
             careful_batches: 0,
             lost_last: false,
             offer_owed: false,
@@ -204,6 +217,7 @@ impl Writer {
                 self.work.withdraw(id);
             }
             Letter::Poke => self.look = Look::EVERYWHERE,
+            Letter::Watched => {}
             Letter::Read(read) => self.reads.push(read),
             Letter::Checkpoint(reply) => self.checkpoints.push(reply),
         }
@@ -399,6 +413,7 @@ impl Writer {
             self.foreign_seen = Some(self.clock.monotonic());
             self.look = Look::EVERYWHERE;
             self.next_due_ms = None;
+            self.passed_over = None;
             self.shared.watches.bump_all();
         }
     }

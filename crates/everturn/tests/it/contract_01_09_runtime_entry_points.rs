@@ -90,12 +90,13 @@ async fn several_runtimes_share_one_store_and_do_everything_once(store: Store) {
         assert_eq!(nodes[0].history(&format!("i{number}"), 1).await.len(), 4);
     }
     assert_eq!(runs.load(Ordering::SeqCst), 60);
-    let completed: u64 =
-        nodes.iter().map(|node| node.runtime.metrics_snapshot().unwrap().orch_completions).sum();
-    assert_eq!(completed, 60);
+    let mut completed = 0;
     for node in nodes {
+        let runtime = Arc::clone(&node.runtime);
         node.runtime.shutdown(None).await;
+        completed += runtime.metrics_snapshot().unwrap().orch_completions;
     }
+    assert_eq!(completed, 60);
 }
 
 async fn a_descriptor_tells_what_an_instance_runs(store: Store) {

@@ -81,8 +81,7 @@ fn named(node: &str) -> RuntimeOptions {
 
 async fn activities_of_a_session_stay_on_the_node_that_had_the_first(store: Store) {
     let runs = Runs::default();
-    let one =
-        NodeUnderTest::start(store.provider(), runs.activities(), orchestrations(), named("one")).await;
+    let one = NodeUnderTest::start(store.provider(), runs.activities(), orchestrations(), named("one")).await;
     let other =
         NodeUnderTest::start(store.provider(), runs.activities(), orchestrations(), named("other")).await;
     one.client.start_orchestration("i", "InTurn", "12").await.unwrap();
@@ -139,8 +138,7 @@ async fn a_session_outlives_continue_as_new(store: Store) {
 async fn a_dead_owners_session_is_claimed_after_its_lease(store: Store) {
     let (store, clock) = store.with_manual_clock().await;
     let runs = Runs::default();
-    let one =
-        NodeUnderTest::start(store.provider(), runs.activities(), orchestrations(), named("one")).await;
+    let one = NodeUnderTest::start(store.provider(), runs.activities(), orchestrations(), named("one")).await;
     one.client.start_orchestration("i", "InTurn", "1").await.unwrap();
     one.output_of("i").await;
     one.runtime.shutdown(None).await;
@@ -160,8 +158,7 @@ async fn a_dead_owners_session_is_claimed_after_its_lease(store: Store) {
 
 /// The owner lives, but its only slot is busy with something else: without the idle rule the session would wait.
 async fn an_idle_session_moves_to_whoever_is_free(store: Store) {
-    let (runs, gate, busy) =
-        (Runs::default(), Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
+    let (runs, gate, busy) = (Runs::default(), Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
     let (opened, entered) = (Arc::clone(&gate), Arc::clone(&busy));
     let with_gate = ActivityRegistry::builder()
         .merge(runs.activities())

@@ -32,9 +32,7 @@ type Ending = Pin<Box<dyn Future<Output = Result<String, String>> + Send>>;
 type Code = Arc<dyn Fn(OrchestrationContext) -> Ending + Send + Sync>;
 
 /// Code that asks for something and then waits for `go`.
-fn code<T: Send + 'static>(
-    ask: impl Fn(&OrchestrationContext) -> T + Clone + Send + Sync + 'static,
-) -> Code {
+fn code<T: Send + 'static>(ask: impl Fn(&OrchestrationContext) -> T + Clone + Send + Sync + 'static) -> Code {
     Arc::new(move |ctx| {
         let ask = ask.clone();
         Box::pin(async move {
@@ -84,7 +82,10 @@ async fn found(store: &Store, case: &str, before: &Code, after: &Code, fragment:
 
 async fn tolerated(store: &Store, case: &str, before: &Code, after: &Code) {
     let end = redeployed(store, case, before, after).await;
-    assert!(matches!(&end, OrchestrationStatus::Completed { output, .. } if output == "done"), "{case}: {end:?}");
+    assert!(
+        matches!(&end, OrchestrationStatus::Completed { output, .. } if output == "done"),
+        "{case}: {end:?}"
+    );
 }
 
 async fn a_changed_activity_is_found(store: Store) {

@@ -1,7 +1,9 @@
 //! 01 §14: what is too large, and who hears of it.
 
 use everturn::runtime::registry::{ActivityRegistry, OrchestrationRegistry};
-use everturn::{AppErrorKind, ErrorDetails, EventKind, OrchestrationContext, OrchestrationStatus, RuntimeOptions};
+use everturn::{
+    AppErrorKind, ErrorDetails, EventKind, OrchestrationContext, OrchestrationStatus, RuntimeOptions,
+};
 
 use crate::node_under_test::{NodeUnderTest, echo, quick};
 use crate::stores::{Store, on_every_store};
@@ -243,7 +245,9 @@ async fn payloads_of_activities_and_children_are_errors_of_their_calls(store: St
         assert_eq!(node.failure_of(way).await.display_message(), text, "{way}");
     }
     let history = node.history("child", 1).await;
-    assert!(matches!(&history[1].kind, EventKind::SubOrchestrationScheduled { input, .. } if input.is_empty()));
+    assert!(
+        matches!(&history[1].kind, EventKind::SubOrchestrationScheduled { input, .. } if input.is_empty())
+    );
     assert!(matches!(&history[2].kind, EventKind::SubOrchestrationFailed { .. }));
     assert_eq!(node.client.list_all_instances().await.unwrap().len(), 4, "no child was started");
     node.runtime.shutdown(None).await;

@@ -162,7 +162,8 @@ async fn gauges_are_set_from_the_store_when_a_runtime_starts(store: Store) {
 async fn gauges_are_refreshed_at_their_interval() {
     let observability =
         ObservabilityConfig { gauge_poll_interval: Duration::from_secs(60), ..Default::default() };
-    let idle = RuntimeOptions { orchestration_concurrency: 0, worker_concurrency: 0, observability, ..quick() };
+    let idle =
+        RuntimeOptions { orchestration_concurrency: 0, worker_concurrency: 0, observability, ..quick() };
     let node = NodeUnderTest::start(memory(), echo(), orchestrations(), idle).await;
     let metrics = Arc::clone(node.runtime.observability_handle().unwrap().metrics_provider());
     node.client.start_orchestration("i", "Nobody", "").await.unwrap();

@@ -1,9 +1,12 @@
 //! 03 §4, §5, §6: what the end of a turn does to what is still open.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use everturn::runtime::registry::{ActivityRegistry, OrchestrationRegistry};
-use everturn::{AppErrorKind, Either2, ErrorDetails, EventKind, OrchestrationContext, OrchestrationStatus};
+use everturn::{
+    AppErrorKind, Either2, ErrorDetails, EventKind, OrchestrationContext, OrchestrationStatus, RuntimeOptions,
+};
 
 use crate::node_under_test::{NodeUnderTest, echo, quick, until};
 use crate::stores::{Store, on_every_store};
@@ -112,9 +115,10 @@ async fn a_nondeterministic_instance_cancels_its_open_children(store: Store) {
     node.runtime.shutdown(None).await;
     let changed = OrchestrationRegistry::builder()
         .merge(orchestrations_without_holds())
-        .register("Holds", |ctx: OrchestrationContext, _: String| async move {
-            Ok(ctx.schedule_wait("go").await)
-        })
+        .register(
+            "Holds",
+            |ctx: OrchestrationContext, _: String| async move { Ok(ctx.schedule_wait("go").await) },
+        )
         .build();
     let node = NodeUnderTest::start(store.provider(), echo(), changed, quick()).await;
     node.client.raise_event("p", "go", "").await.unwrap();
@@ -266,15 +270,17 @@ async fn a_cancel_applies_to_the_current_execution(store: Store) {
 }
 
 async fn a_system_failure_of_an_activity_fails_the_instance_unseen_by_its_code(store: Store) {
-    let options = everturn::RuntimeOptions { max_attempts: 1, ..quick() };
+    let options = RuntimeOptions { max_attempts: 1, ..quick() };
     let none = ActivityRegistry::default();
     let node = NodeUnderTest::start(store.provider(), none, orchestrations(), options).await;
     node.client.start_orchestration("i", "Handles", "").await.unwrap();
     assert!(matches!(node.failure_of("i").await, ErrorDetails::Poison { .. }));
     let history = node.history("i", 1).await;
     assert!(
-        history.iter().any(|event| matches!(&event.kind,
-            EventKind::ActivityFailed { details: ErrorDetails::Poison { .. } })),
+        history.iter().any(|event| matches!(
+            &event.kind,
+            EventKind::ActivityFailed { details: ErrorDetails::Poison { .. } }
+        )),
         "it is recorded: {history:?}"
     );
     node.runtime.shutdown(None).await;
@@ -284,8 +290,9 @@ async fn an_activity_dropped_in_its_own_turn_never_runs(store: Store) {
     let node = node_on(&store).await;
     node.client.start_orchestration("i", "Drops", "").await.unwrap();
     assert_eq!(node.output_of("i").await, "kept");
-    assert_eq!(node.runtime.metrics_snapshot().unwrap().activity_success, 1);
-    let history = node.history("i", 1).await;
-    assert!(matches!(&history[1].kind, EventKind::ActivityScheduled { input, .. } if input == "dropped"));
+    let runtime = Arc::clone(&node.runtime);
     node.runtime.shutdown(None).await;
+    assert_eq!(runtime.metrics_snapshot().unwrap().activity_success, 1);
+    let history = node.client.read_execution_history("i", 1).await.unwrap();
+    assert!(matches!(&history[1].kind, EventKind::ActivityScheduled { input, .. } if input == "dropped"));
 }

@@ -42,7 +42,8 @@ fn orchestrations() -> OrchestrationRegistry {
             ctx.continue_as_new_versioned("1.0.0", "next").await
         })
         .register("Parent", |ctx: OrchestrationContext, _: String| async move {
-            ctx.schedule_sub_orchestration_versioned_with_id("Once", Some("1.0.0".to_owned()), "child", "").await
+            ctx.schedule_sub_orchestration_versioned_with_id("Once", Some("1.0.0".to_owned()), "child", "")
+                .await
         })
         .register("Carries", |ctx: OrchestrationContext, input: String| async move {
             if input == "next" {
@@ -85,6 +86,13 @@ fn orchestrations() -> OrchestrationRegistry {
         .register("Waits", |ctx: OrchestrationContext, _: String| async move {
             Ok(ctx.schedule_wait("end").await)
         })
+        .merge(how_to_continue())
+        .build()
+}
+
+/// Orchestrations that do something else in the turn that continues.
+fn how_to_continue() -> OrchestrationRegistry {
+    OrchestrationRegistry::builder()
         .register("LastTurn", |ctx: OrchestrationContext, input: String| async move {
             if input == "next" {
                 return Ok(ctx.schedule_wait("end").await);
@@ -184,7 +192,9 @@ async fn custom_status_and_key_values_are_carried(store: Store) {
     assert!(matches!(&start.kind,
         EventKind::OrchestrationStarted { initial_custom_status: Some(status), .. } if status == "kept"));
     let status = node.client.get_orchestration_status("i").await.unwrap();
-    assert!(matches!(status, OrchestrationStatus::Completed { custom_status: Some(status), .. } if status == "kept"));
+    assert!(
+        matches!(status, OrchestrationStatus::Completed { custom_status: Some(status), .. } if status == "kept")
+    );
     node.runtime.shutdown(None).await;
 }
 
@@ -224,7 +234,11 @@ async fn signals_are_not_carried(store: Store) {
     node.client.raise_event("i", "s", "again").await.unwrap();
     assert_eq!(node.output_of("i").await, "again");
     let first = node.history("i", 1).await;
-    assert!(first.iter().any(|event| matches!(&event.kind, EventKind::ExternalEvent { data, .. } if data == "early")));
+    assert!(
+        first
+            .iter()
+            .any(|event| matches!(&event.kind, EventKind::ExternalEvent { data, .. } if data == "early"))
+    );
     node.runtime.shutdown(None).await;
 }
 

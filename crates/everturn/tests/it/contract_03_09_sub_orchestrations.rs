@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use everturn::providers::{ProviderError, WorkItem};
 use everturn::runtime::registry::OrchestrationRegistry;
-use everturn::{AppErrorKind, ErrorDetails, EventKind, OrchestrationContext, OrchestrationStatus, RuntimeOptions};
+use everturn::{
+    AppErrorKind, ErrorDetails, EventKind, OrchestrationContext, OrchestrationStatus, RuntimeOptions,
+};
 
 use crate::node_under_test::{NodeUnderTest, echo, quick, until};
 use crate::stores::{Store, on_every_store};
@@ -85,7 +87,11 @@ fn orchestrations() -> OrchestrationRegistry {
                 ctx.schedule_wait("go").await;
             }
             let reserved = how.contains("sub::");
-            ctx.schedule_orchestration("Child", if reserved { how.clone() } else { format!("from {how}") }, "x");
+            ctx.schedule_orchestration(
+                "Child",
+                if reserved { how.clone() } else { format!("from {how}") },
+                "x",
+            );
             match how.as_str() {
                 "fail" => Err("sorry".to_owned()),
                 "continue" => ctx.continue_as_new("done").await,
@@ -240,10 +246,8 @@ async fn the_very_same_call_again_is_no_collision(store: Store) {
     node.committed("c").await;
     // The call of p, execution 1, event 2, comes a second time; then one of another event.
     store.provider().enqueue_for_orchestrator(child_start("p", "c"), None).await.unwrap();
-    until("it is worked off", async || {
-        node.client.get_queue_depths().await.unwrap().orchestrator_queue == 0
-    })
-    .await;
+    until("it is worked off", async || node.client.get_queue_depths().await.unwrap().orchestrator_queue == 0)
+        .await;
     node.client.raise_event("c", "end", "answer").await.unwrap();
     assert_eq!(node.output_of("p").await, "answer");
     node.runtime.shutdown(None).await;
@@ -276,7 +280,9 @@ async fn a_collision_is_told_even_if_the_turn_cannot_be_committed(store: Store) 
     let one_slot = RuntimeOptions { orchestration_concurrency: 1, ..quick() };
     let node = NodeUnderTest::start(refusing, echo(), orchestrations(), one_slot).await;
     let details = node.failure_of("taken").await;
-    assert!(matches!(&details, ErrorDetails::Infrastructure { message, .. } if message == "the disk says no"));
+    assert!(
+        matches!(&details, ErrorDetails::Infrastructure { message, .. } if message == "the disk says no")
+    );
     node.runtime.shutdown(None).await;
     // The notice waits for its parent, which starts only now.
     let waiting = node.client.get_queue_depths().await.unwrap().orchestrator_queue;
@@ -313,7 +319,8 @@ async fn detached_starts_of_a_cancelled_turn_are_not(store: Store) {
     node.client.cancel_instance("i", "enough").await.unwrap();
     let node = node_on(&store).await;
     assert_eq!(node.failure_of("i").await.display_message(), "canceled: enough");
-    until("nothing waits", async || node.client.get_queue_depths().await.unwrap().orchestrator_queue == 0).await;
+    until("nothing waits", async || node.client.get_queue_depths().await.unwrap().orchestrator_queue == 0)
+        .await;
     let detached = node.client.get_orchestration_status("from cancel").await.unwrap();
     assert_eq!(detached, OrchestrationStatus::NotFound);
     node.runtime.shutdown(None).await;

@@ -23,10 +23,11 @@ on_every_store!(
 fn orchestrations(versions: &[&str]) -> OrchestrationRegistry {
     let mut builder = OrchestrationRegistry::builder();
     for version in versions {
-        builder = builder.register_versioned("Test", version, |ctx: OrchestrationContext, _: String| async move {
-            let signal = ctx.schedule_wait("go").await;
-            ctx.schedule_activity("Echo", format!("{signal} {}", ctx.orchestration_version())).await
-        });
+        builder =
+            builder.register_versioned("Test", version, |ctx: OrchestrationContext, _: String| async move {
+                let signal = ctx.schedule_wait("go").await;
+                ctx.schedule_activity("Echo", format!("{signal} {}", ctx.orchestration_version())).await
+            });
     }
     builder.build()
 }

@@ -26,9 +26,10 @@ on_every_store!(
 
 fn orchestrations() -> OrchestrationRegistry {
     OrchestrationRegistry::builder()
-        .register("Waits", |ctx: OrchestrationContext, _: String| async move {
-            Ok(ctx.schedule_wait("go").await)
-        })
+        .register(
+            "Waits",
+            |ctx: OrchestrationContext, _: String| async move { Ok(ctx.schedule_wait("go").await) },
+        )
         .register("Echo", |_: OrchestrationContext, input: String| async move { Ok(input) })
         .register("Family", |ctx: OrchestrationContext, input: String| async move {
             if input == "second" {
@@ -60,8 +61,7 @@ async fn waiting(store: Arc<dyn Provider>) {
 
 async fn an_execution_outside_the_range_is_left_untouched(store: Store) {
     waiting(store.provider()).await;
-    let other =
-        NodeUnderTest::start(store.provider(), echo(), orchestrations(), supporting(future())).await;
+    let other = NodeUnderTest::start(store.provider(), echo(), orchestrations(), supporting(future())).await;
     other.client.raise_event("i", "go", "x").await.unwrap();
     // New work has no pin, so it is taken; the older message is passed over.
     other.client.start_orchestration("new", "Echo", "y").await.unwrap();
@@ -94,7 +94,8 @@ async fn every_execution_is_pinned_to_the_build_that_began_it(store: Store) {
     let node = NodeUnderTest::start(store.provider(), echo(), orchestrations(), quick()).await;
     node.client.start_orchestration("i", "Family", "").await.unwrap();
     node.committed("child").await;
-    until("nothing waits", async || node.client.get_queue_depths().await.unwrap().orchestrator_queue == 0).await;
+    until("nothing waits", async || node.client.get_queue_depths().await.unwrap().orchestrator_queue == 0)
+        .await;
     node.runtime.shutdown(None).await;
     for instance in ["i", "child"] {
         node.client.cancel_instance(instance, "").await.unwrap();

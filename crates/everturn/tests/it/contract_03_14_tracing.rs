@@ -40,7 +40,10 @@ fn orchestrations() -> OrchestrationRegistry {
             Ok(ctx.schedule_wait("go").await)
         })
         .register("Races", |ctx: OrchestrationContext, _: String| async move {
-            Ok(format!("{:?}", ctx.select2(ctx.schedule_activity("Waits", ""), ctx.schedule_wait("go")).await))
+            Ok(format!(
+                "{:?}",
+                ctx.select2(ctx.schedule_activity("Waits", ""), ctx.schedule_wait("go")).await
+            ))
         })
         .build()
 }
@@ -59,7 +62,11 @@ fn activities() -> ActivityRegistry {
 }
 
 fn any_tag() -> RuntimeOptions {
-    RuntimeOptions { worker_tag_filter: everturn::TagFilter::any(), worker_node_id: Some("n".into()), ..quick() }
+    RuntimeOptions {
+        worker_tag_filter: everturn::TagFilter::any(),
+        worker_node_id: Some("n".into()),
+        ..quick()
+    }
 }
 
 /// Runs one instance to its end and gives back what was written.

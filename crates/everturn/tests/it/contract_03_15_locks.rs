@@ -86,7 +86,8 @@ fn orchestrations() -> OrchestrationRegistry {
 async fn an_activity_longer_than_its_lock_is_done_once(store: Store) {
     let work = Work::default();
     // A second runtime would take over a lock that ran out.
-    let one = NodeUnderTest::start(store.provider(), work.activities(), orchestrations(), short_locks()).await;
+    let one =
+        NodeUnderTest::start(store.provider(), work.activities(), orchestrations(), short_locks()).await;
     let other =
         NodeUnderTest::start(store.provider(), work.activities(), orchestrations(), short_locks()).await;
     one.client.start_orchestration("i", "Calls", "").await.unwrap();
@@ -152,7 +153,8 @@ async fn a_refused_renewal_cancels_the_activity(store: Store) {
 
 async fn locks_are_renewed_during_shutdown_until_the_work_is_stored(store: Store) {
     let work = Work::default();
-    let node = NodeUnderTest::start(store.provider(), work.activities(), orchestrations(), short_locks()).await;
+    let node =
+        NodeUnderTest::start(store.provider(), work.activities(), orchestrations(), short_locks()).await;
     node.client.start_orchestration("i", "Calls", "").await.unwrap();
     until("the activity runs", async || work.counts().0 == 1).await;
     node.runtime.shutdown(Some(30_000)).await;

@@ -2,10 +2,14 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, missing_docs)]
 
 mod contract_01_01_layout;
+mod contract_01_02_handlers;
 mod contract_01_03_typed;
 mod contract_01_06_10_kv;
 mod contract_01_06_11_system_calls;
+mod contract_01_06_1_identity_and_replay;
+mod contract_01_06_3_retry;
 mod contract_01_06_4_timers;
+mod contract_01_06_5_signals_and_queues;
 mod contract_01_07_activity_context;
 mod contract_01_08_registries;
 mod contract_01_09_runtime_entry_points;
@@ -16,6 +20,7 @@ mod contract_01_14_limits;
 mod contract_03_01_loops;
 mod contract_03_02_commit_errors;
 mod contract_03_02_pipeline;
+mod contract_03_02_resolution;
 mod contract_03_05_outcomes;
 mod contract_03_06_cancellation;
 mod contract_03_07_races;

@@ -50,7 +50,8 @@ fn writer(operations_max: usize) -> Writer {
     schema::migrate(&mut conn).unwrap();
     let bounds = Bounds { operations_max, payload_bytes_max: 1 << 20, busy_timeout: Duration::from_secs(1) };
     let clock = Arc::new(ManualClock::new(1_000_000));
-    Writer::new(conn, false, clock, Arc::new(Mailbox::default()), Arc::new(Shared::default()), bounds).unwrap()
+    Writer::new(conn, false, clock, Arc::new(Mailbox::default()), Arc::new(Shared::default()), bounds)
+        .unwrap()
 }
 
 fn call<V: Verb>(writer: &mut Writer, verb: V) -> Answer<V::Answer> {
@@ -109,11 +110,7 @@ fn signal() -> EnqueueForOrchestrator {
     })
 }
 
-fn turn_waiter(
-    writer: &mut Writer,
-    id: u64,
-    warm: Option<Arc<dyn WarmView>>,
-) -> Answer<Option<TurnAnswer>> {
+fn turn_waiter(writer: &mut Writer, id: u64, warm: Option<Arc<dyn WarmView>>) -> Answer<Option<TurnAnswer>> {
     let (reply, answer) = oneshot::channel();
     let lock_timeout = Duration::from_secs(30);
     writer.accept(Letter::FetchTurn(TurnWaiter { id, once: false, lock_timeout, range: None, warm, reply }));
@@ -124,7 +121,14 @@ fn work_waiter(writer: &mut Writer, id: u64) -> Answer<Option<WorkAnswer>> {
     let (reply, answer) = oneshot::channel();
     let lock_timeout = Duration::from_secs(30);
     let tags = TagFilter::DefaultOnly;
-    writer.accept(Letter::FetchWork(WorkWaiter { id, once: false, lock_timeout, session: None, tags, reply }));
+    writer.accept(Letter::FetchWork(WorkWaiter {
+        id,
+        once: false,
+        lock_timeout,
+        session: None,
+        tags,
+        reply,
+    }));
     answer
 }
 
@@ -287,9 +291,9 @@ fn an_early_turn_of_a_lost_batch_cannot_commit() {
     let pages: i64 = writer.conn.query_row("PRAGMA page_count", [], |row| row.get(0)).unwrap();
     writer.conn.pragma_update(None, "max_page_count", pages + 20).unwrap();
     let mut script = Script::default();
-    script.letters.push_back(Box::new(|| {
-        vec![Letter::Call(Box::new(Call::new(activity(9, 400_000), None)))]
-    }));
+    script
+        .letters
+        .push_back(Box::new(|| vec![Letter::Call(Box::new(Call::new(activity(9, 400_000), None)))]));
     writer.step(&mut script);
     drop(script);
     let mut answer = turn.try_recv().unwrap().unwrap().unwrap();

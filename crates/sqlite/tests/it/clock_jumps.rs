@@ -65,6 +65,51 @@ async fn a_clock_set_back_does_not_keep_a_dead_neighbours_locks_alive() {
 }
 
 #[tokio::test]
+async fn a_holder_whose_lock_has_ended_cannot_commit_after_the_clock_was_set_back() {
+    let store = Store::new();
+    let clock = Arc::new(ManualClock::new(NOW_MS));
+    let provider = store.open_at(&clock).await;
+    begin(&provider, "a", vec![activity("a", 2)]).await;
+    let (_, work, _) = fetch_work(&provider).await.unwrap();
+    clock.set_wall_ms(NOW_MS - DAY_MS);
+    clock.advance(LOCK + Duration::from_secs(1));
+    // Somebody looks who may not take it: the lock has ended, nobody has taken over.
+    let other = everturn_provider::TagFilter::tags(["gpu"]);
+    assert!(provider.fetch_work_item(LOCK, Duration::ZERO, None, &other).await.unwrap().is_none());
+    assert!(provider.ack_work_item(&work, None).await.unwrap_err().is_lock_lost());
+}
+
+#[tokio::test]
+async fn a_clock_set_back_does_not_keep_a_dead_neighbours_session() {
+    let store = Store::new();
+    let clock = Arc::new(ManualClock::new(NOW_MS));
+    let neighbour = store.open_at(&clock).await;
+    let own_clock = Arc::new(ManualClock::seeded(NOW_MS - DAY_MS, 7));
+    let provider = store.open_at(&own_clock).await;
+    let in_session = |id| everturn_core::WorkItem::ActivityExecute {
+        instance: "a".to_owned(),
+        execution_id: 1,
+        id,
+        name: "pay".to_owned(),
+        input: String::new(),
+        session_id: Some("session".to_owned()),
+        tag: None,
+    };
+    neighbour.enqueue_for_worker(in_session(1)).await.unwrap();
+    neighbour.enqueue_for_worker(in_session(2)).await.unwrap();
+    let any = everturn_provider::TagFilter::Any;
+    let look = async |provider: &everturn_sqlite::SqliteProvider, owner: &str| {
+        let owner_id = owner.to_owned();
+        let session = everturn_provider::SessionFetchConfig { owner_id, lock_timeout: LOCK };
+        provider.fetch_work_item(LOCK, Duration::ZERO, Some(&session), &any).await.unwrap().is_some()
+    };
+    assert!(look(&neighbour, "dead").await);
+    assert!(!look(&provider, "alive").await);
+    own_clock.advance(LOCK + Duration::from_secs(1));
+    assert!(look(&provider, "alive").await);
+}
+
+#[tokio::test]
 async fn a_clock_set_back_hides_nothing_that_was_visible() {
     let store = Store::new();
     let clock = Arc::new(ManualClock::new(NOW_MS));

@@ -1,5 +1,5 @@
-//! The provider contract, on a file and with one operation a commit. Databases in memory are the same code without a
-//! file; they run the contract too, except for what damages rows from outside.
+//! The provider contract: on a file, with one operation a commit, and in memory (without the cases that damage rows:
+//! nobody but the provider can reach them there).
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -123,4 +123,62 @@ mod one_operation_a_commit {
     use super::FileFactory;
 
     everturn_conformance::provider_tests!(FileFactory::new(1));
+}
+
+/// Stores in memory.
+struct MemoryFactory {
+    clock: Arc<ManualClock>,
+}
+
+impl MemoryFactory {
+    fn new() -> Self {
+        Self { clock: Arc::new(ManualClock::new(BEGINNING_MS)) }
+    }
+}
+
+#[async_trait]
+impl ProviderFactory for MemoryFactory {
+    fn clock(&self) -> Arc<ManualClock> {
+        Arc::clone(&self.clock)
+    }
+
+    async fn open(&self) -> Arc<dyn Provider> {
+        let clock = Arc::clone(&self.clock) as Arc<dyn Clock>;
+        let options = SqliteOptions { clock, ..SqliteOptions::default() };
+        Arc::new(SqliteProvider::new_in_memory_with_options(Some(options)).await.unwrap())
+    }
+
+    async fn damage_event(&self, _: &Arc<dyn Provider>, _: &str, _: u64, _: u64) {
+        panic!("rows in memory cannot be damaged from outside");
+    }
+}
+
+mod in_memory {
+    use super::MemoryFactory;
+
+    everturn_conformance::abandon_orchestration_item_cases!(MemoryFactory::new());
+    everturn_conformance::abandon_work_item_cases!(MemoryFactory::new());
+    everturn_conformance::ack_work_item_cases!(MemoryFactory::new());
+    everturn_conformance::admin_cases!(MemoryFactory::new());
+    everturn_conformance::append_with_execution_cases!(MemoryFactory::new());
+    everturn_conformance::custom_status_cases!(MemoryFactory::new());
+    everturn_conformance::delete_cases!(MemoryFactory::new());
+    everturn_conformance::delete_instance_bulk_cases!(MemoryFactory::new());
+    everturn_conformance::dropped_futures_cases!(MemoryFactory::new());
+    everturn_conformance::enqueue_for_orchestrator_cases!(MemoryFactory::new());
+    everturn_conformance::executions_cases!(MemoryFactory::new());
+    everturn_conformance::fetch_orchestration_item_cases!(MemoryFactory::new());
+    everturn_conformance::fetch_work_item_cases!(MemoryFactory::new());
+    everturn_conformance::kv_cases!(MemoryFactory::new());
+    everturn_conformance::kv_executions_cases!(MemoryFactory::new());
+    everturn_conformance::locks_cases!(MemoryFactory::new());
+    everturn_conformance::long_poll_cases!(MemoryFactory::new());
+    everturn_conformance::poison_cases!(MemoryFactory::new());
+    everturn_conformance::prune_cases!(MemoryFactory::new());
+    everturn_conformance::session_leases_cases!(MemoryFactory::new());
+    everturn_conformance::sessions_cases!(MemoryFactory::new());
+    everturn_conformance::tags_cases!(MemoryFactory::new());
+    everturn_conformance::tokens_cases!(MemoryFactory::new());
+    everturn_conformance::unknown_instance_cases!(MemoryFactory::new());
+    everturn_conformance::warm_cases!(MemoryFactory::new());
 }

@@ -59,7 +59,8 @@ async fn a_damaged_row_of_the_worker_queue_becomes_a_failure_or_is_set_aside() {
     begin(&provider, "a", vec![activity("a", 2), activity("a", 3), activity("a", 4)]).await;
     let sql = store.sql();
     sql.execute("UPDATE worker_queue SET work_item = '{' WHERE activity_id = 2", []).unwrap();
-    sql.execute("UPDATE worker_queue SET work_item = '{', instance_id = '' WHERE activity_id = 3", []).unwrap();
+    sql.execute("UPDATE worker_queue SET work_item = '{', instance_id = '' WHERE activity_id = 3", [])
+        .unwrap();
     let (item, ..) = fetch_work(&provider).await.unwrap();
     assert_eq!(item, activity("a", 4));
     let (item, ..) = fetch(&provider).await.unwrap();

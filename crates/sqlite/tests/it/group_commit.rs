@@ -104,7 +104,8 @@ async fn waiters_are_served_while_operations_pour_in() {
             })
             .collect();
         for _ in 0..50 {
-            let fetched = provider.fetch_work_item(LOCK, Duration::from_secs(20), None, &TagFilter::Any).await;
+            let fetched =
+                provider.fetch_work_item(LOCK, Duration::from_secs(20), None, &TagFilter::Any).await;
             let (_, token, _) = fetched.unwrap().expect("there is plenty");
             provider.ack_work_item(&token, None).await.unwrap();
         }

@@ -53,7 +53,15 @@ async fn ten_thousand_messages_come_in_one_turn_in_order() {
     let (_, token, _) = fetch(&provider).await.unwrap();
     let messages: Vec<_> = (1..=MANY).map(|id| completion("a", id)).collect();
     provider
-        .ack_orchestration_item(&token, 1, vec![], vec![], messages.clone(), ExecutionMetadata::default(), vec![])
+        .ack_orchestration_item(
+            &token,
+            1,
+            vec![],
+            vec![],
+            messages.clone(),
+            ExecutionMetadata::default(),
+            vec![],
+        )
         .await
         .unwrap();
     let (item, _, _) = fetch(&provider).await.unwrap();

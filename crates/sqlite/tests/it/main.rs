@@ -4,11 +4,13 @@
 mod checkpoint;
 mod clock_jumps;
 mod conformance;
+mod damage_sweep;
 mod damaged_rows;
 mod dead_locks;
 mod group_commit;
 mod large_turns;
 mod opening;
+mod pins;
 mod sharing;
 mod store;
 mod waking;

@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 
 use everturn_provider::{ManualClock, Provider, TagFilter};
 
-use crate::store::{LOCK, Store, activity, begin, completion, fetch, fetch_work, signal, start, started, until};
+use crate::store::{
+    LOCK, Store, activity, begin, completion, fetch, fetch_work, signal, start, started, until,
+};
 
 #[tokio::test]
 async fn a_waiting_fetch_sees_the_work_of_another_provider_soon() {
@@ -59,7 +61,15 @@ async fn whoever_lost_the_lock_to_another_provider_cannot_commit() {
     let refused = one.ack_work_item(&stale_work, Some(completion("a", 2))).await.unwrap_err();
     assert!(refused.is_lock_lost());
     let refused = one
-        .ack_orchestration_item(&stale_turn, 1, vec![started("a")], vec![], vec![], Default::default(), vec![])
+        .ack_orchestration_item(
+            &stale_turn,
+            1,
+            vec![started("a")],
+            vec![],
+            vec![],
+            Default::default(),
+            vec![],
+        )
         .await
         .unwrap_err();
     assert!(refused.is_lock_lost());

@@ -82,7 +82,12 @@ pub(crate) fn activity(instance: &str, id: u64) -> WorkItem {
 }
 
 pub(crate) fn completion(instance: &str, id: u64) -> WorkItem {
-    WorkItem::ActivityCompleted { instance: instance.to_owned(), execution_id: 1, id, result: "paid".to_owned() }
+    WorkItem::ActivityCompleted {
+        instance: instance.to_owned(),
+        execution_id: 1,
+        id,
+        result: "paid".to_owned(),
+    }
 }
 
 pub(crate) fn started(instance: &str) -> Event {

@@ -1,0 +1,133 @@
+//! The values that operations are made of.
+
+use proptest::option::weighted;
+use proptest::prelude::{Just, Strategy, any};
+use proptest::sample::select;
+use proptest::strategy::{BoxedStrategy, Union};
+
+use super::op::{Ev, INSTANCES, Item, Op, Token};
+use super::world::World;
+
+/// One of several operations, with how much it is wanted.
+pub(super) type Choice = (u32, BoxedStrategy<Op>);
+
+pub(super) fn instance() -> impl Strategy<Value = &'static str> + Clone {
+    select(&INSTANCES[..])
+}
+
+/// How long a lock or a lease lasts; 0 is over at once.
+pub(super) fn lasting_ms() -> impl Strategy<Value = u64> {
+    Union::new_weighted(vec![(8, Just(30_000)), (3, Just(5_000)), (2, Just(1_000)), (1, Just(0))])
+}
+
+pub(super) fn delay_ms() -> impl Strategy<Value = Option<u64>> {
+    weighted(0.3, select(&[0, 1, 1_000, 5_000, 60_000][..]))
+}
+
+pub(super) fn execution() -> impl Strategy<Value = u64> {
+    Union::new_weighted(vec![(6, Just(1_u64)), (4, Just(2)), (2, Just(3)), (1, Just(7))])
+}
+
+/// A moment, counted from the beginning.
+pub(super) fn moment_ms() -> impl Strategy<Value = u64> {
+    select(&[0_u64, 1, 1_000, 5_000, 30_000, 100_000, 1_000_000][..])
+}
+
+/// A token for a verb that wants one of the live ones; sometimes another.
+pub(super) fn token(live: Vec<Token>, kind: fn(usize) -> Token, other: fn(usize) -> Token) -> BoxedStrategy<Token> {
+    let any_age = (0..6_usize).prop_map(kind).boxed();
+    let other_kind = (0..3_usize).prop_map(other).boxed();
+    let mut tokens = vec![(2, any_age), (1, other_kind), (1, Just(Token::NeverIssued).boxed())];
+    if !live.is_empty() {
+        tokens.push((16, select(live).boxed()));
+    }
+    Union::new_weighted(tokens).boxed()
+}
+
+pub(super) fn turn_token(world: &World) -> BoxedStrategy<Token> {
+    token(world.live_turns(), Token::Turn, Token::Work)
+}
+
+pub(super) fn work_token(world: &World) -> BoxedStrategy<Token> {
+    token(world.live_works(), Token::Work, Token::Turn)
+}
+
+pub(super) fn event() -> impl Strategy<Value = Ev> {
+    let key = || select(&["k", "key two", ""][..]);
+    let value = select(&["v", "value two", ""][..]);
+    Union::new_weighted(vec![
+        (4, Just(Ev::Scheduled).boxed()),
+        (2, Just(Ev::Started).boxed()),
+        (1, (0..3_usize).prop_map(Ev::StartedCarrying).boxed()),
+        (1, Just(Ev::Completed).boxed()),
+        (1, Just(Ev::Failed).boxed()),
+        (1, Just(Ev::ContinuedAsNew).boxed()),
+        (3, select(&["s", "status two", ""][..]).prop_map(Ev::StatusSet).boxed()),
+        (1, Just(Ev::StatusCleared).boxed()),
+        (5, (key(), value).prop_map(|(key, value)| Ev::KeySet(key, value)).boxed()),
+        (2, key().prop_map(Ev::KeyCleared).boxed()),
+        (1, Just(Ev::KeysCleared).boxed()),
+    ])
+}
+
+/// Events with ids from `next_id` on; sometimes with one that is 0, or there already, or far ahead.
+pub(super) fn events(next_id: u64, at_most: usize) -> impl Strategy<Value = Vec<(u64, Ev)>> {
+    let spoilt = weighted(0.12, (any::<u8>(), select(&[0, 1, next_id, next_id + 20][..])));
+    (proptest::collection::vec(event(), 0..=at_most), spoilt).prop_map(move |(events, spoilt)| {
+        let mut events: Vec<(u64, Ev)> = (next_id..).zip(events).collect();
+        if let Some((at, id)) = spoilt
+            && !events.is_empty()
+        {
+            let at = usize::from(at) % events.len();
+            events[at].0 = id;
+        }
+        events
+    })
+}
+
+pub(super) fn activity() -> impl Strategy<Value = Item> {
+    let session = weighted(0.35, select(&["s1", "s2"][..]));
+    let tag = weighted(0.25, select(&["gpu", "cpu"][..]));
+    (instance(), 1..3_u64, 1..7_u64, session, tag).prop_map(|(instance, execution, id, session, tag)| {
+        Item::Activity { instance, execution, id, session, tag }
+    })
+}
+
+/// The parent that an instance may have.
+pub(super) fn parent_of(instance: &str) -> Option<&'static str> {
+    match instance {
+        "c" => Some("a"),
+        "d" => Some("c"),
+        _ => None,
+    }
+}
+
+/// Any message for an instance; starts most of all.
+pub(super) fn message() -> impl Strategy<Value = Item> {
+    let of = |item: fn(&'static str) -> Item| instance().prop_map(item).boxed();
+    let start = instance().prop_map(|instance| match parent_of(instance) {
+        Some(parent) => Item::StartChild(instance, parent),
+        None => Item::Start(instance),
+    });
+    Union::new_weighted(vec![
+        (8, start.boxed()),
+        (1, of(Item::StartUnversioned)),
+        (2, of(Item::NextExecution)),
+        (6, of(Item::Signal)),
+        (3, of(Item::QueueMessage)),
+        (2, of(Item::Cancel)),
+        (2, (instance(), moment_ms()).prop_map(|(instance, at_ms)| Item::Timer { instance, at_ms }).boxed()),
+        (1, (instance(), 1..7_u64).prop_map(|(instance, id)| Item::ActivityDone(instance, id)).boxed()),
+        (1, (instance(), 1..7_u64).prop_map(|(instance, id)| Item::ActivityBroke(instance, id)).boxed()),
+        (1, of(Item::ChildDone)),
+        (1, of(Item::ChildBroke)),
+    ])
+}
+
+/// Mostly the first, sometimes the second.
+pub(super) fn mostly(
+    usual: impl Strategy<Value = Item> + 'static,
+    odd: impl Strategy<Value = Item> + 'static,
+) -> impl Strategy<Value = Item> {
+    Union::new_weighted(vec![(15, usual.boxed()), (1, odd.boxed())])
+}

@@ -1,0 +1,147 @@
+//! Which operations on turns are tried next.
+
+use proptest::collection::vec;
+use proptest::option::weighted;
+use proptest::prelude::{Just, Strategy, any};
+use proptest::sample::select;
+use proptest::strategy::{BoxedStrategy, Union};
+
+use super::choices::{
+    Choice, activity, delay_ms, events, instance, lasting_ms, message, mostly, parent_of, turn_token,
+};
+use super::op::{Base, Decided, Ev, Filter, Naming, Op, Token};
+use super::world::{HeldTurn, World};
+
+pub(super) fn choices(world: &World) -> Vec<Choice> {
+    let is_held = !world.live_turns().is_empty();
+    let decided = || {
+        let held: Vec<HeldTurn> = (0..6).filter_map(|age| world.turn_of(Token::Turn(age)).cloned()).collect();
+        turn_token(world)
+            .prop_flat_map(move |token| {
+                let turn = match token {
+                    Token::Turn(age) => held.get(age),
+                    Token::Work(_) | Token::NeverIssued => None,
+                };
+                (Just(token), decided(turn))
+            })
+            .boxed()
+    };
+    let base = Union::new_weighted(vec![
+        (3, Just(Base::Unchecked)),
+        (5, Just(Base::AsFetched)),
+        (1, Just(Base::Stale)),
+    ]);
+    let ack = decided().prop_map(|(token, decided)| Op::AckOrchestrationItem { token, decided });
+    let commit = (decided(), base, 1..100_u64)
+        .prop_map(|((token, decided), base, stamp)| Op::CommitTurn { token, decided, base, stamp });
+    let abandon = (turn_token(world), delay_ms(), any::<bool>())
+        .prop_map(|(token, delay_ms, refund)| Op::AbandonOrchestrationItem { token, delay_ms, refund });
+    let renew = (turn_token(world), lasting_ms())
+        .prop_map(|(token, extend_ms)| Op::RenewOrchestrationItemLock { token, extend_ms });
+    let enqueue = (mostly(message(), activity()), delay_ms())
+        .prop_map(|(item, delay_ms)| Op::EnqueueForOrchestrator { item, delay_ms });
+    let fetch = (lasting_ms(), filter())
+        .prop_map(|(lock_ms, filter)| Op::FetchOrchestrationItem { lock_ms, filter });
+    let fetch_turn = (lasting_ms(), filter(), any::<bool>())
+        .prop_map(|(lock_ms, filter, kept)| Op::FetchTurn { lock_ms, filter, kept });
+    let pass = select(&[1_u64, 999, 1_000, 5_000, 30_000, 100_000][..]).prop_map(|ms| Op::Pass { ms });
+    vec![
+        (10, pass.boxed()),
+        (22, enqueue.boxed()),
+        (if is_held { 8 } else { 20 }, fetch.boxed()),
+        (if is_held { 6 } else { 12 }, fetch_turn.boxed()),
+        (if is_held { 26 } else { 2 }, ack.boxed()),
+        (if is_held { 18 } else { 2 }, commit.boxed()),
+        (if is_held { 5 } else { 1 }, abandon.boxed()),
+        (if is_held { 4 } else { 1 }, renew.boxed()),
+    ]
+}
+
+fn filter() -> impl Strategy<Value = Filter> {
+    Union::new_weighted(vec![
+        (8, Just(Filter::Everything)),
+        (3, Just(Filter::UpTo1)),
+        (2, Just(Filter::From2)),
+        (1, Just(Filter::UpTo1ThenFrom2)),
+        (1, Just(Filter::Nothing)),
+    ])
+}
+
+/// What a turn may decide that was fetched like this.
+fn decided(turn: Option<&HeldTurn>) -> BoxedStrategy<Decided> {
+    let current = turn.map_or(1, |turn| turn.execution);
+    let next_id = turn.map_or(1, |turn| turn.next_event_id);
+    let parent = turn.and_then(|turn| parent_of(&turn.instance));
+    let execution = Union::new_weighted(vec![
+        (12, Just(current)),
+        (4, Just(current + 1)),
+        (1, Just(1_u64)),
+        (1, Just(current + 4)),
+    ]);
+    execution
+        .prop_flat_map(move |execution| {
+            let next_id = if execution == current { next_id } else { 1 };
+            let items = (
+                vec(mostly(activity(), message()), 0..3),
+                vec(mostly(message(), activity()), 0..3),
+                vec((instance(), 1..3_u64, 1..7_u64), 0..3),
+            );
+            let metadata = (naming(next_id), weighted(0.8, Just(parent)), pin(), status(), output());
+            (Just(execution), history(next_id), items, metadata)
+        })
+        .prop_map(|(execution, events, items, metadata)| {
+            let (worker_items, orchestrator_items, cancelled) = items;
+            let (naming, parent, pin, status, output) = metadata;
+            Decided {
+                execution,
+                events,
+                worker_items,
+                orchestrator_items,
+                naming,
+                parent: parent.flatten(),
+                pin,
+                status,
+                output: output.filter(|_| status.is_some()),
+                cancelled,
+            }
+        })
+        .boxed()
+}
+
+/// A delta; the first of an execution mostly begins with its start.
+fn history(next_id: u64) -> impl Strategy<Value = Vec<(u64, Ev)>> {
+    let starts = if next_id == 1 { 0.85 } else { 0.0 };
+    (events(next_id, 4), proptest::bool::weighted(starts)).prop_map(|(mut events, starts)| {
+        if starts && let Some((_, first)) = events.first_mut() {
+            *first = Ev::Started;
+        }
+        events
+    })
+}
+
+fn naming(next_id: u64) -> impl Strategy<Value = Naming> {
+    let (named, unnamed) = if next_id == 1 { (16, 2) } else { (3, 12) };
+    Union::new_weighted(vec![
+        (unnamed, Just(Naming::Unnamed)),
+        (named, Just(Naming::Named)),
+        (1, Just(Naming::NameOnly)),
+        (1, Just(Naming::VersionOnly)),
+    ])
+}
+
+fn pin() -> impl Strategy<Value = Option<u64>> {
+    weighted(0.3, 1..3_u64)
+}
+
+fn status() -> impl Strategy<Value = Option<&'static str>> {
+    Union::new_weighted(vec![
+        (10, Just(None)),
+        (3, Just(Some("Completed"))),
+        (2, Just(Some("Failed"))),
+        (4, Just(Some("ContinuedAsNew"))),
+    ])
+}
+
+fn output() -> impl Strategy<Value = Option<&'static str>> {
+    weighted(0.7, select(&["output", ""][..]))
+}

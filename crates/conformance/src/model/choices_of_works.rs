@@ -1,0 +1,79 @@
+//! Which operations on activities are tried next.
+
+use proptest::collection::vec;
+use proptest::option::weighted;
+use proptest::prelude::{Just, Strategy, any};
+use proptest::sample::select;
+use proptest::strategy::{BoxedStrategy, Union};
+
+use super::choices::{
+    Choice, activity, delay_ms, instance, lasting_ms, message, moment_ms, mostly, turn_token, work_token,
+};
+use super::op::{INSTANCES, Item, Op, Tags, Token};
+use super::world::{HeldWork, World};
+
+pub(super) fn choices(world: &World) -> Vec<Choice> {
+    let is_held = !world.live_works().is_empty();
+    let enqueue = mostly(activity(), message()).prop_map(|item| Op::EnqueueForWorker { item });
+    let fetch = (lasting_ms(), weighted(0.6, (owner(), lasting_ms())), tags())
+        .prop_map(|(lock_ms, owner, tags)| Op::FetchWorkItem { lock_ms, owner, tags });
+    let abandon = (work_token(world), delay_ms(), any::<bool>())
+        .prop_map(|(token, delay_ms, refund)| Op::AbandonWorkItem { token, delay_ms, refund });
+    let renew = (work_token(world), lasting_ms())
+        .prop_map(|(token, extend_ms)| Op::RenewWorkItemLock { token, extend_ms });
+    let any_token = Union::new(vec![turn_token(world), work_token(world)]);
+    let renew_locks = (vec(any_token, 0..4), lasting_ms())
+        .prop_map(|(tokens, extend_ms)| Op::RenewLocks { tokens, extend_ms });
+    let renew_sessions = (vec(owner(), 0..3), lasting_ms(), moment_ms())
+        .prop_map(|(owners, extend_ms, idle_ms)| Op::RenewSessionLock { owners, extend_ms, idle_ms });
+    vec![
+        (8, enqueue.boxed()),
+        (if is_held { 6 } else { 14 }, fetch.boxed()),
+        (if is_held { 8 } else { 1 }, ack(world)),
+        (if is_held { 5 } else { 1 }, abandon.boxed()),
+        (if is_held { 3 } else { 1 }, renew.boxed()),
+        (2, renew_locks.boxed()),
+        (3, renew_sessions.boxed()),
+        (2, Just(Op::CleanupOrphanedSessions).boxed()),
+    ]
+}
+
+/// The end of an activity: mostly with its own outcome, sometimes with none or one that cannot be.
+fn ack(world: &World) -> BoxedStrategy<Op> {
+    let held: Vec<HeldWork> = (0..6).filter_map(|age| world.work_of(Token::Work(age)).cloned()).collect();
+    work_token(world)
+        .prop_flat_map(move |token| {
+            let work = match token {
+                Token::Work(age) => held.get(age),
+                Token::Turn(_) | Token::NeverIssued => None,
+            };
+            let known = INSTANCES.into_iter().find(|known| work.is_some_and(|work| work.instance == *known));
+            let (instance, id) = (known.unwrap_or("a"), work.map_or(1, |work| work.id));
+            let outcomes = vec![Item::ActivityDone(instance, id), Item::ActivityBroke(instance, id)];
+            let completion = weighted(0.8, mostly(select(outcomes), odd_completion()));
+            (Just(token), completion)
+        })
+        .prop_map(|(token, completion)| Op::AckWorkItem { token, completion })
+        .boxed()
+}
+
+/// What cannot complete an activity.
+fn odd_completion() -> impl Strategy<Value = Item> {
+    let signal = instance().prop_map(Item::Signal);
+    Union::new(vec![signal.boxed(), activity().boxed()])
+}
+
+fn owner() -> impl Strategy<Value = &'static str> {
+    select(&["worker one", "worker two"][..])
+}
+
+fn tags() -> impl Strategy<Value = Tags> {
+    let tag = || select(&["gpu", "cpu"][..]);
+    Union::new_weighted(vec![
+        (5, Just(Tags::AnyTag).boxed()),
+        (4, Just(Tags::Untagged).boxed()),
+        (2, tag().prop_map(Tags::Tagged).boxed()),
+        (2, tag().prop_map(Tags::UntaggedAnd).boxed()),
+        (1, Just(Tags::NoTag).boxed()),
+    ])
+}

@@ -1,0 +1,84 @@
+//! A provider under test beside the in-memory one.
+
+use std::sync::Arc;
+
+use everturn_provider::{ManualClock, MemoryProvider, Provider};
+
+use super::answer::Outcome;
+use super::machine::at_once;
+use super::op::{Filter, INSTANCES, Op, Tags};
+use super::world::{BEGINNING_MS, World};
+use crate::default_bodies::DefaultBodies;
+use crate::factory::ProviderFactory;
+use crate::image::image_of;
+
+/// What can be seen is compared after each so many operations, and at the end.
+const LOOK_EVERY: usize = 12;
+/// Longer than any lock, lease, delay or timer of an operation.
+const PAST_EVERYTHING_MS: u64 = 100_000_000;
+
+/// Two providers that must answer alike.
+pub(super) struct Comparison<F> {
+    reference: World,
+    subject: World,
+    applied: usize,
+    /// The store of the subject lives as long as its factory.
+    _factory: F,
+}
+
+impl<F: ProviderFactory> Comparison<F> {
+    pub(super) async fn open(factory: F) -> Self {
+        let clock = factory.clock();
+        clock.set_wall_ms(BEGINNING_MS);
+        let subject = World::of(factory.open().await, clock);
+        let reference = reference(factory.keeps_stamps());
+        Self { reference, subject, applied: 0, _factory: factory }
+    }
+
+    /// Carries out an operation on both; an error says how the answers differ.
+    pub(super) async fn apply(&mut self, op: &Op) -> Result<Outcome, String> {
+        let expected = at_once(self.reference.apply(op));
+        let answered = self.subject.apply(op).await;
+        if answered != expected {
+            return Err(format!("{op:?}\nexpected {expected:?}\nanswered {answered:?}"));
+        }
+        self.applied += 1;
+        if self.applied.is_multiple_of(LOOK_EVERY) {
+            self.look().await?;
+        }
+        Ok(expected.outcome)
+    }
+
+    /// Compares all that can be seen.
+    async fn look(&self) -> Result<(), String> {
+        let expected = at_once(image_of(self.reference.provider(), &INSTANCES));
+        let seen = image_of(self.subject.provider(), &INSTANCES).await;
+        if seen == expected {
+            return Ok(());
+        }
+        Err(format!("the store after {} operations\nexpected\n{expected}\nseen\n{seen}", self.applied))
+    }
+
+    /// Compares all that can be seen, then all that is still queued.
+    pub(super) async fn end(mut self) -> Result<(), String> {
+        self.look().await?;
+        self.apply(&Op::Pass { ms: PAST_EVERYTHING_MS }).await?;
+        let lock_ms = PAST_EVERYTHING_MS;
+        let fetch = Op::FetchOrchestrationItem { lock_ms, filter: Filter::Everything };
+        while self.apply(&fetch).await? == Outcome::Done {}
+        let owner = Some(("the last worker", lock_ms));
+        let fetch = Op::FetchWorkItem { lock_ms, owner, tags: Tags::AnyTag };
+        while self.apply(&fetch).await? == Outcome::Done {}
+        self.look().await
+    }
+}
+
+/// The in-memory provider; without its stamps if the subject keeps none.
+fn reference(keeps_stamps: bool) -> World {
+    if keeps_stamps {
+        return World::in_memory();
+    }
+    let clock = Arc::new(ManualClock::new(BEGINNING_MS));
+    let memory: Arc<dyn Provider> = Arc::new(MemoryProvider::with_clock(clock.clone()));
+    World::of(Arc::new(DefaultBodies::over(memory)), clock)
+}

@@ -1,0 +1,208 @@
+//! Random sequences of operations, on a provider and on the in-memory one: every answer must be equal.
+//!
+//! The in-memory provider is the reference. A sequence has up to 60 operations on four instances, and time passes
+//! when it says so. Answers are compared whole, tokens apart: the n-th token of one provider stands for the n-th of the
+//! other. So is what can be seen of the store, now and then and at the end, when also all that is still queued is
+//! fetched.
+//!
+//! [`model_test!`](crate::model_test) makes tests of it. A run prints its seed, and how often each verb did
+//! something, found nothing and was refused; it fails if a verb lacks variety in a hundred cases. What differs is
+//! shrunk and printed as code that [`replay`] takes: keep it as a regression test.
+//!
+//! | variable | meaning |
+//! | --- | --- |
+//! | `EVERTURN_MODEL_CASES` | how many sequences are tried |
+//! | `EVERTURN_MODEL_SEED` | where they start; a failure prints the seed with which it is the first case |
+//!
+//! The long run: `EVERTURN_MODEL_CASES=20000 cargo test -p everturn-sqlite --test it model -- --nocapture`.
+
+mod administration;
+mod answer;
+mod choices;
+mod choices_of_histories;
+mod choices_of_turns;
+mod choices_of_works;
+mod comparison;
+mod histories;
+mod machine;
+mod op;
+mod regressions;
+mod tally;
+mod turns;
+mod works;
+mod world;
+
+pub use op::{Base, Decided, Ev, Filter, INSTANCES, Item, Naming, Op, Tags, Token, Which, as_code};
+
+use std::cell::{Cell, RefCell};
+use std::env;
+use std::ops::RangeInclusive;
+use std::sync::atomic::Ordering;
+
+use everturn_provider::{Clock, SystemClock};
+use proptest::test_runner::{
+    Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner,
+};
+use proptest_state_machine::ReferenceStateMachine;
+use tokio::runtime::Runtime;
+
+use crate::ProviderFactory;
+use comparison::Comparison;
+use machine::Machine;
+use tally::Tally;
+
+/// How many operations a sequence has.
+const LENGTH: RangeInclusive<usize> = 10..=60;
+/// How many simpler sequences are tried once one has failed.
+const SHRINKS_MAX: u32 = 20_000;
+
+/// Makes the model test of the providers of a [`ProviderFactory`](crate::ProviderFactory), in a module `model`.
+///
+/// The expression is evaluated once for every sequence: each has a store of its own. `cases` is how many are tried if
+/// the environment does not say.
+#[macro_export]
+macro_rules! model_test {
+    ($factory:expr, cases: $cases:expr) => {
+        mod model {
+            #[allow(unused_imports, reason = "the factory may be named by its full path")]
+            use super::*;
+
+            #[test]
+            fn answers_are_those_of_the_memory_provider() {
+                $crate::model::run($cases, || $factory);
+            }
+
+            #[test]
+            fn what_once_differed_is_equal() {
+                $crate::model::replay_regressions(|| $factory);
+            }
+        }
+    };
+}
+
+/// Tries so many sequences. Called by what [`model_test!`](crate::model_test) expands to.
+///
+/// # Panics
+/// If an answer differs, or if a verb lacks variety.
+pub fn run<F: ProviderFactory>(cases: u32, factory: impl Fn() -> F) {
+    let cases = number("EVERTURN_MODEL_CASES").map_or(cases, |cases| u32::try_from(cases).unwrap());
+    let seed = number("EVERTURN_MODEL_SEED").unwrap_or_else(drawn_seed);
+    say(&format!("model test: {cases} cases, EVERTURN_MODEL_SEED={seed}"));
+    let runtime = runtime();
+    let tally = RefCell::new(Tally::default());
+    for case in 0..u64::from(cases) {
+        // Each case has a seed of its own, so that it can be the first of another run.
+        run_case(&runtime, seed.wrapping_add(case), &factory, &tally);
+    }
+    let tally = tally.into_inner();
+    say(&tally.table());
+    let lacking = tally.lacking();
+    assert!(lacking.is_empty(), "seed {seed}: too little variety in a hundred cases:\n{}", lacking.join("\n"));
+}
+
+fn run_case<F: ProviderFactory>(
+    runtime: &Runtime,
+    seed: u64,
+    factory: &impl Fn() -> F,
+    tally: &RefCell<Tally>,
+) {
+    let config = Config {
+        cases: 1,
+        failure_persistence: None,
+        max_shrink_iters: SHRINKS_MAX,
+        ..Config::default()
+    };
+    let mut runner = TestRunner::new_with_rng(config, rng(seed));
+    tally.borrow_mut().begin_case();
+    let is_first = Cell::new(true);
+    let tried = runner.run(&Machine::sequential_strategy(LENGTH), |(_, ops, seen)| {
+        // Only the first run counts: the others are simpler forms of it.
+        let counts = is_first.replace(false);
+        let compared = runtime.block_on(async {
+            let mut comparison = Comparison::open(factory()).await;
+            for op in &ops {
+                if let Some(seen) = &seen {
+                    seen.fetch_add(1, Ordering::SeqCst);
+                }
+                let outcome = comparison.apply(op).await?;
+                if counts {
+                    tally.borrow_mut().count(op, outcome);
+                }
+            }
+            comparison.end().await
+        });
+        compared.map_err(TestCaseError::fail)
+    });
+    match tried {
+        Ok(()) => {}
+        Err(TestError::Fail(reason, (_, ops, _))) => panic!(
+            "EVERTURN_MODEL_SEED={seed} EVERTURN_MODEL_CASES=1 shows it\n{reason}\nafter\n{}",
+            as_code(&ops)
+        ),
+        Err(TestError::Abort(reason)) => panic!("seed {seed}: {reason}"),
+    }
+}
+
+/// Carries out these operations on a fresh store and on the in-memory provider.
+///
+/// ```
+/// use everturn_conformance::model::{Filter::*, Item::*, Op::*, replay};
+/// # mod memory { include!("../../tests/it/memory_factory.rs"); }
+///
+/// replay(memory::MemoryFactory::new(), &vec![
+///     EnqueueForOrchestrator { item: Start("a"), delay_ms: None },
+///     FetchOrchestrationItem { lock_ms: 30000, filter: Everything },
+/// ]);
+/// ```
+///
+/// # Panics
+/// If an answer differs.
+pub fn replay(factory: impl ProviderFactory + 'static, ops: &[Op]) {
+    let compared = runtime().block_on(async {
+        let mut comparison = Comparison::open(factory).await;
+        for op in ops {
+            comparison.apply(op).await?;
+        }
+        comparison.end().await
+    });
+    if let Err(difference) = compared {
+        panic!("{difference}\nafter\n{}", as_code(ops));
+    }
+}
+
+/// Carries out every sequence that once showed a difference. Called by what [`model_test!`](crate::model_test)
+/// expands to.
+///
+/// # Panics
+/// If an answer differs.
+pub fn replay_regressions<F: ProviderFactory + 'static>(factory: impl Fn() -> F) {
+    for (name, ops) in regressions::all() {
+        say(name);
+        replay(factory(), &ops);
+    }
+}
+
+fn runtime() -> Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a tokio runtime")
+}
+
+fn rng(seed: u64) -> TestRng {
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&seed.to_le_bytes());
+    TestRng::from_seed(RngAlgorithm::ChaCha, &bytes)
+}
+
+fn number(variable: &str) -> Option<u64> {
+    let text = env::var(variable).ok()?;
+    Some(text.parse().unwrap_or_else(|error| panic!("{variable}={text}: {error}")))
+}
+
+fn drawn_seed() -> u64 {
+    // Small enough to be typed.
+    u64::try_from(SystemClock::new().random_u128() % 1_000_000_000_000).unwrap_or_default()
+}
+
+#[allow(clippy::print_stdout, reason = "a test tells its seed and its counts where tests do")]
+fn say(text: &str) {
+    println!("{text}");
+}

@@ -1,0 +1,192 @@
+//! How often each verb did something, found nothing and was refused.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use super::answer::Outcome;
+use super::op::Op;
+
+/// What a verb must have met once in a hundred cases.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Variety {
+    /// It succeeds and is refused.
+    Refusable,
+    /// It finds something and finds nothing; the contract gives no reason to refuse it.
+    Finds,
+    /// It always tells something; the contract gives no reason to refuse it.
+    Tells,
+}
+
+use Variety::{Finds, Refusable, Tells};
+
+/// So many cases form one block of the count.
+const BLOCK: usize = 100;
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Counts {
+    done: u64,
+    empty: u64,
+    refused: u64,
+}
+
+/// The counts of a run.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    cases: usize,
+    blocks: Vec<BTreeMap<&'static str, Counts>>,
+}
+
+impl Tally {
+    /// A case begins.
+    pub(super) fn begin_case(&mut self) {
+        if self.cases.is_multiple_of(BLOCK) {
+            self.blocks.push(BTreeMap::new());
+        }
+        self.cases += 1;
+    }
+
+    pub(super) fn count(&mut self, op: &Op, outcome: Outcome) {
+        let Some(block) = self.blocks.last_mut() else { return };
+        let counts = block.entry(verb(op)).or_default();
+        match outcome {
+            Outcome::Done => counts.done += 1,
+            Outcome::Empty => counts.empty += 1,
+            Outcome::Refused => counts.refused += 1,
+        }
+    }
+
+    fn total(&self, verb: &str) -> Counts {
+        let blocks = self.blocks.iter().filter_map(|block| block.get(verb));
+        blocks.fold(Counts::default(), |sum, counts| Counts {
+            done: sum.done + counts.done,
+            empty: sum.empty + counts.empty,
+            refused: sum.refused + counts.refused,
+        })
+    }
+
+    /// The counts as a table.
+    pub(super) fn table(&self) -> String {
+        let mut table = format!("{:<32} {:>9} {:>9} {:>9}\n", "verb", "done", "empty", "refused");
+        for (verb, variety) in VERBS {
+            let Counts { done, empty, refused } = self.total(verb);
+            let note = if variety == Refusable { "" } else { "  (never refused)" };
+            writeln!(table, "{verb:<32} {done:>9} {empty:>9} {refused:>9}{note}").unwrap();
+        }
+        table
+    }
+
+    /// What some full block of a hundred cases lacks.
+    pub(super) fn lacking(&self) -> Vec<String> {
+        let full_blocks = self.cases / BLOCK;
+        let mut lacking = Vec::new();
+        for (number, block) in self.blocks.iter().take(full_blocks).enumerate() {
+            for (verb, variety) in VERBS {
+                let counts = block.get(verb).copied().unwrap_or_default();
+                let other = match variety {
+                    Refusable => counts.refused,
+                    Finds => counts.empty,
+                    Tells => 1,
+                };
+                if counts.done == 0 || other == 0 {
+                    lacking.push(format!("{verb} in block {number}: {counts:?}, expected {variety:?}"));
+                }
+            }
+        }
+        lacking
+    }
+}
+
+/// Every verb, in the order of the table.
+const VERBS: [(&str, Variety); 42] = [
+    ("fetch_orchestration_item", Finds),
+    ("fetch_turn", Finds),
+    ("ack_orchestration_item", Refusable),
+    ("commit_turn", Refusable),
+    ("abandon_orchestration_item", Refusable),
+    ("renew_orchestration_item_lock", Refusable),
+    ("enqueue_for_orchestrator", Refusable),
+    ("enqueue_for_worker", Refusable),
+    ("fetch_work_item", Finds),
+    ("ack_work_item", Refusable),
+    ("abandon_work_item", Refusable),
+    ("renew_work_item_lock", Refusable),
+    ("renew_locks", Refusable),
+    ("renew_session_lock", Finds),
+    ("cleanup_orphaned_sessions", Finds),
+    ("append_with_execution", Refusable),
+    ("read", Finds),
+    ("read_with_execution", Finds),
+    ("read_status", Finds),
+    ("read_orchestration_name", Finds),
+    ("get_custom_status", Finds),
+    ("get_kv_value", Finds),
+    ("get_kv_all_values", Finds),
+    ("get_instance_stats", Finds),
+    ("list_instances", Finds),
+    ("list_instances_by_status", Finds),
+    ("list_executions", Finds),
+    ("read_history", Finds),
+    ("read_history_with_execution_id", Finds),
+    ("latest_execution_id", Tells),
+    ("get_instance_info", Refusable),
+    ("get_execution_info", Refusable),
+    ("get_system_metrics", Tells),
+    ("get_queue_depths", Tells),
+    ("list_children", Finds),
+    ("get_parent_id", Refusable),
+    ("get_instance_tree", Tells),
+    ("delete_instances_atomic", Refusable),
+    ("delete_instance", Refusable),
+    ("delete_instance_bulk", Finds),
+    ("prune_executions", Refusable),
+    ("prune_executions_bulk", Finds),
+];
+
+/// The name of an operation's verb.
+fn verb(op: &Op) -> &'static str {
+    match op {
+        Op::Pass { .. } => "pass",
+        Op::FetchOrchestrationItem { .. } => "fetch_orchestration_item",
+        Op::FetchTurn { .. } => "fetch_turn",
+        Op::AckOrchestrationItem { .. } => "ack_orchestration_item",
+        Op::CommitTurn { .. } => "commit_turn",
+        Op::AbandonOrchestrationItem { .. } => "abandon_orchestration_item",
+        Op::RenewOrchestrationItemLock { .. } => "renew_orchestration_item_lock",
+        Op::EnqueueForOrchestrator { .. } => "enqueue_for_orchestrator",
+        Op::EnqueueForWorker { .. } => "enqueue_for_worker",
+        Op::FetchWorkItem { .. } => "fetch_work_item",
+        Op::AckWorkItem { .. } => "ack_work_item",
+        Op::AbandonWorkItem { .. } => "abandon_work_item",
+        Op::RenewWorkItemLock { .. } => "renew_work_item_lock",
+        Op::RenewLocks { .. } => "renew_locks",
+        Op::RenewSessionLock { .. } => "renew_session_lock",
+        Op::CleanupOrphanedSessions => "cleanup_orphaned_sessions",
+        Op::AppendWithExecution { .. } => "append_with_execution",
+        Op::Read { .. } => "read",
+        Op::ReadWithExecution { .. } => "read_with_execution",
+        Op::ReadStatus { .. } => "read_status",
+        Op::ReadOrchestrationName { .. } => "read_orchestration_name",
+        Op::GetCustomStatus { .. } => "get_custom_status",
+        Op::GetKvValue { .. } => "get_kv_value",
+        Op::GetKvAllValues { .. } => "get_kv_all_values",
+        Op::GetInstanceStats { .. } => "get_instance_stats",
+        Op::ListInstances => "list_instances",
+        Op::ListInstancesByStatus { .. } => "list_instances_by_status",
+        Op::ListExecutions { .. } => "list_executions",
+        Op::ReadHistory { .. } => "read_history",
+        Op::ReadHistoryWithExecutionId { .. } => "read_history_with_execution_id",
+        Op::LatestExecutionId { .. } => "latest_execution_id",
+        Op::GetInstanceInfo { .. } => "get_instance_info",
+        Op::GetExecutionInfo { .. } => "get_execution_info",
+        Op::GetSystemMetrics => "get_system_metrics",
+        Op::GetQueueDepths => "get_queue_depths",
+        Op::ListChildren { .. } => "list_children",
+        Op::GetParentId { .. } => "get_parent_id",
+        Op::GetInstanceTree { .. } => "get_instance_tree",
+        Op::DeleteInstancesAtomic { .. } => "delete_instances_atomic",
+        Op::DeleteInstance { .. } => "delete_instance",
+        Op::DeleteInstanceBulk { .. } => "delete_instance_bulk",
+        Op::PruneExecutions { .. } => "prune_executions",
+        Op::PruneExecutionsBulk { .. } => "prune_executions_bulk",
+    }
+}

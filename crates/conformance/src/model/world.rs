@@ -1,0 +1,269 @@
+//! A provider with everything an operation may refer to: the tokens it handed out and its clock.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use everturn_core::WorkItem;
+use everturn_provider::{
+    Clock, LentInstance, ManualClock, MemoryProvider, Provider, ProviderAdmin, Stamp, WarmView,
+};
+
+use super::answer::Answer;
+use super::op::{Item, Op, Token};
+use crate::items;
+
+/// When every world begins.
+pub(crate) const BEGINNING_MS: u64 = 1_700_000_000_000;
+/// Stamps of operations are smaller than this, drawn ones are not.
+pub(crate) const GIVEN_STAMPS_MAX: u64 = 1_000;
+
+/// A provider and what it handed out.
+pub(crate) struct World {
+    pub(super) provider: Arc<dyn Provider>,
+    pub(super) clock: Arc<ManualClock>,
+    pub(super) turns: Vec<HeldTurn>,
+    pub(super) works: Vec<HeldWork>,
+    pub(super) shelf: Arc<Shelf>,
+}
+
+/// A turn that was handed out.
+#[derive(Debug, Clone)]
+pub(crate) struct HeldTurn {
+    pub(crate) token: String,
+    pub(crate) instance: String,
+    pub(crate) execution: u64,
+    pub(crate) next_event_id: u64,
+    pub(crate) stamp: Option<Stamp>,
+    pub(crate) locked_until_ms: u64,
+    pub(crate) ended: bool,
+}
+
+/// An activity that was handed out.
+#[derive(Debug, Clone)]
+pub(crate) struct HeldWork {
+    pub(crate) token: String,
+    pub(crate) instance: String,
+    pub(crate) id: u64,
+    pub(crate) locked_until_ms: u64,
+    pub(crate) ended: bool,
+}
+
+/// What a runtime keeps in memory: the last turn it committed, of each instance.
+#[derive(Debug, Default)]
+pub(crate) struct Shelf {
+    kept: Mutex<Vec<(String, u64, Stamp)>>,
+    asked: Mutex<Vec<String>>,
+    check_ins: AtomicUsize,
+}
+
+impl Shelf {
+    pub(super) fn keep(&self, instance: &str, execution: u64, stamp: Stamp) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.retain(|(name, ..)| name != instance);
+        kept.push((instance.to_owned(), execution, stamp));
+        self.check_ins.fetch_add(1, Ordering::SeqCst);
+    }
+
+    pub(super) fn check_ins(&self) -> usize {
+        self.check_ins.load(Ordering::SeqCst)
+    }
+
+    /// What was asked for since the last time.
+    pub(super) fn take_asked(&self) -> Vec<String> {
+        std::mem::take(&mut *self.asked.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// The view that a provider is given of the shelf.
+pub(super) struct ShelfView {
+    pub(super) shelf: Arc<Shelf>,
+    pub(super) lends: bool,
+}
+
+impl WarmView for ShelfView {
+    fn lend(&self, instance: &str, execution: u64, stamp: Stamp) -> Option<LentInstance> {
+        let asked = format!("{instance} {execution} {}", shown_stamp(Some(stamp)));
+        self.shelf.asked.lock().unwrap_or_else(PoisonError::into_inner).push(asked);
+        let kept = self.shelf.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_kept =
+            kept.iter().any(|entry| (entry.0.as_str(), entry.1, entry.2) == (instance, execution, stamp));
+        (self.lends && is_kept).then(|| LentInstance::new(()))
+    }
+}
+
+/// A stamp as it may be compared: those that a provider drew are its own.
+pub(super) fn shown_stamp(stamp: Option<Stamp>) -> String {
+    match stamp {
+        None => "no stamp".to_owned(),
+        Some(Stamp(stamp)) if stamp < GIVEN_STAMPS_MAX => format!("stamp {stamp}"),
+        Some(_) => "a drawn stamp".to_owned(),
+    }
+}
+
+impl World {
+    /// A world of the in-memory provider: the reference.
+    pub(crate) fn in_memory() -> Self {
+        let clock = Arc::new(ManualClock::new(BEGINNING_MS));
+        Self::of(Arc::new(MemoryProvider::with_clock(clock.clone())), clock)
+    }
+
+    pub(crate) fn of(provider: Arc<dyn Provider>, clock: Arc<ManualClock>) -> Self {
+        Self { provider, clock, turns: Vec::new(), works: Vec::new(), shelf: Arc::default() }
+    }
+
+    pub(crate) fn provider(&self) -> &dyn Provider {
+        &*self.provider
+    }
+
+    pub(super) fn admin(&self) -> &dyn ProviderAdmin {
+        self.provider.as_management_capability().expect("the provider has a management side")
+    }
+
+    pub(crate) fn now_ms(&self) -> u64 {
+        self.clock.wall_ms()
+    }
+
+    pub(super) fn pass(&self, ms: u64) -> Answer {
+        self.clock.advance(Duration::from_millis(ms));
+        Answer::done(self.provider.now_ms())
+    }
+
+    pub(super) fn token(&self, token: Token) -> String {
+        let found = match token {
+            Token::Turn(age) => nth_newest(&self.turns, age).map(|turn| &turn.token),
+            Token::Work(age) => nth_newest(&self.works, age).map(|work| &work.token),
+            Token::NeverIssued => None,
+        };
+        found.cloned().unwrap_or_else(|| "never issued".to_owned())
+    }
+
+    /// The turn that a token belongs to, if it is one of a turn.
+    pub(crate) fn turn_of(&self, token: Token) -> Option<&HeldTurn> {
+        match token {
+            Token::Turn(age) => nth_newest(&self.turns, age),
+            Token::Work(_) | Token::NeverIssued => None,
+        }
+    }
+
+    /// The activity that a token belongs to, if it is one of an activity.
+    pub(crate) fn work_of(&self, token: Token) -> Option<&HeldWork> {
+        match token {
+            Token::Work(age) => nth_newest(&self.works, age),
+            Token::Turn(_) | Token::NeverIssued => None,
+        }
+    }
+
+    /// Notes what a renewal or the end of a lock means for its token.
+    pub(super) fn note(&mut self, token: Token, extended_ms: Option<u64>) {
+        let locked_until_ms = extended_ms.map(|ms| self.now_ms().saturating_add(ms));
+        let (until, ended) = match token {
+            Token::Turn(age) => match nth_newest_mut(&mut self.turns, age) {
+                Some(turn) => (&mut turn.locked_until_ms, &mut turn.ended),
+                None => return,
+            },
+            Token::Work(age) => match nth_newest_mut(&mut self.works, age) {
+                Some(work) => (&mut work.locked_until_ms, &mut work.ended),
+                None => return,
+            },
+            Token::NeverIssued => return,
+        };
+        match locked_until_ms {
+            Some(moment) => *until = moment,
+            None => *ended = true,
+        }
+    }
+
+    /// The tokens that should still be good, as far as can be told from outside.
+    pub(crate) fn live_turns(&self) -> Vec<Token> {
+        let now_ms = self.now_ms();
+        let turns = self.turns.iter().rev().enumerate();
+        turns
+            .filter(|(_, turn)| !turn.ended && now_ms < turn.locked_until_ms)
+            .map(|(age, _)| Token::Turn(age))
+            .collect()
+    }
+
+    /// The same for activities.
+    pub(crate) fn live_works(&self) -> Vec<Token> {
+        let now_ms = self.now_ms();
+        let works = self.works.iter().rev().enumerate();
+        works
+            .filter(|(_, work)| !work.ended && now_ms < work.locked_until_ms)
+            .map(|(age, _)| Token::Work(age))
+            .collect()
+    }
+
+    /// A fresh token was handed out: none like it may have been before.
+    pub(super) fn assert_fresh(&self, token: &str) {
+        let known = self.turns.iter().map(|turn| &turn.token).chain(self.works.iter().map(|work| &work.token));
+        assert!(known.into_iter().all(|known| known != token), "token {token} was handed out twice");
+    }
+
+    /// Carries out an operation.
+    pub(crate) async fn apply(&mut self, op: &Op) -> Answer {
+        match op {
+            Op::Pass { ms } => self.pass(*ms),
+            Op::FetchOrchestrationItem { .. }
+            | Op::FetchTurn { .. }
+            | Op::AckOrchestrationItem { .. }
+            | Op::CommitTurn { .. }
+            | Op::AbandonOrchestrationItem { .. }
+            | Op::RenewOrchestrationItemLock { .. }
+            | Op::EnqueueForOrchestrator { .. } => self.apply_to_turns(op).await,
+            Op::EnqueueForWorker { .. }
+            | Op::FetchWorkItem { .. }
+            | Op::AckWorkItem { .. }
+            | Op::AbandonWorkItem { .. }
+            | Op::RenewWorkItemLock { .. }
+            | Op::RenewLocks { .. }
+            | Op::RenewSessionLock { .. }
+            | Op::CleanupOrphanedSessions => self.apply_to_works(op).await,
+            Op::AppendWithExecution { .. }
+            | Op::Read { .. }
+            | Op::ReadWithExecution { .. }
+            | Op::ReadStatus { .. }
+            | Op::ReadOrchestrationName { .. }
+            | Op::GetCustomStatus { .. }
+            | Op::GetKvValue { .. }
+            | Op::GetKvAllValues { .. }
+            | Op::GetInstanceStats { .. } => self.apply_to_histories(op).await,
+            _ => self.administer(op).await,
+        }
+    }
+}
+
+fn nth_newest<T>(list: &[T], age: usize) -> Option<&T> {
+    list.iter().rev().nth(age)
+}
+
+fn nth_newest_mut<T>(list: &mut [T], age: usize) -> Option<&mut T> {
+    list.iter_mut().rev().nth(age)
+}
+
+/// The work item that an operation means.
+pub(super) fn work_item(item: Item) -> WorkItem {
+    match item {
+        Item::Start(instance) => items::start(instance),
+        Item::StartUnversioned(instance) => items::start_without_version(instance),
+        Item::StartChild(instance, parent) => items::start_child(instance, parent),
+        Item::NextExecution(instance) => items::continue_as_new(instance),
+        Item::Signal(instance) => items::signal(instance, "go"),
+        Item::QueueMessage(instance) => items::queue_message(instance, "data"),
+        Item::Cancel(instance) => items::cancel(instance),
+        Item::Timer { instance, at_ms } => items::timer(instance, 2, BEGINNING_MS + at_ms),
+        Item::ActivityDone(instance, id) => items::activity_completed(instance, id),
+        Item::ActivityBroke(instance, id) => items::activity_failed(instance, id),
+        Item::ChildDone(instance) => items::child_completed(instance),
+        Item::ChildBroke(instance) => items::child_failed(instance),
+        Item::Activity { instance, execution, id, session, tag } => WorkItem::ActivityExecute {
+            instance: instance.to_owned(),
+            execution_id: execution,
+            id,
+            name: "Charge".to_owned(),
+            input: format!("input {id}"),
+            session_id: session.map(str::to_owned),
+            tag: tag.map(str::to_owned),
+        },
+    }
+}

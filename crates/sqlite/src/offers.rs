@@ -1,0 +1,295 @@
+//! Handing out work to those who wait for it, inside a batch.
+
+use std::time::Duration;
+
+use everturn_core::SemverRange;
+use everturn_provider::LockKind;
+
+use crate::batch::{Assignments, Batch, Lost};
+use crate::due;
+use crate::fetch_orchestration_item::{self as turns, Candidate};
+use crate::fetch_work_item as work;
+use crate::inbox;
+use crate::locks::{RenewLocks, Renewal};
+use crate::operation::{Effects, Failure, Order, Scope, Verb};
+use crate::writer::Writer;
+
+/// How many candidates are looked at in one query.
+const CANDIDATES: i64 = 32;
+/// How many batches put the end of locks off because holders' calls are still waiting.
+const EXPIRY_DEFERRED_MAX: u32 = 16;
+
+/// The ready instances at the front of the queue that nobody who waits can replay: they need not be looked at again as
+/// long as only newer ones come.
+#[derive(Debug)]
+pub(crate) struct Front {
+    /// What all who wait can replay; `None` if they differ.
+    range: Option<Option<SemverRange>>,
+    /// The last of these instances, by its oldest message.
+    up_to: i64,
+    /// Somebody can replay the next one.
+    ends: bool,
+}
+
+impl Front {
+    fn pass_over(&mut self, seq: i64) {
+        if !self.ends {
+            self.up_to = seq;
+        }
+    }
+}
+
+impl Writer {
+    /// Hands out what is there: first what time has brought, then turns, then activities.
+    pub(crate) fn offer(&mut self, batch: &mut Batch) -> Result<(), Lost> {
+        self.turns.tidy();
+        self.work.tidy();
+        self.offer_owed = false;
+        if self.turns.is_empty() && self.work.is_empty() {
+            return Ok(());
+        }
+        if (self.look.time || self.is_due(self.now())) && self.may_expire() {
+            let changes_before = self.conn.total_changes();
+            let mut future_locks = std::mem::take(&mut self.future_locks);
+            let woken = self.whole(true, |scope| kept(due::wake(scope, &mut future_locks)));
+            self.future_locks = future_locks;
+            let (kept, effects) = woken?;
+            if kept {
+                self.absorb(batch, effects);
+            }
+            self.look.time = false;
+            let now = self.now();
+            let next_due_ms = due::next(&self.conn, now)?;
+            // What is due and yet did not change cannot be helped; it is looked at again with the next round.
+            let stuck = self.conn.total_changes() == changes_before && next_due_ms <= Some(now.wall_ms);
+            self.next_due_ms = next_due_ms.filter(|_| !stuck);
+        }
+        self.offer_turns(batch)?;
+        self.offer_work(batch)
+    }
+
+    /// Whether locks may end now: not while their holders' calls lie in the queue, unless that takes too long.
+    fn may_expire(&mut self) -> bool {
+        let holders_wait = self.pending.iter().any(|operation| operation.order() <= Order::Holder);
+        self.expiry_deferred = if holders_wait { self.expiry_deferred + 1 } else { 0 };
+        if self.expiry_deferred > EXPIRY_DEFERRED_MAX {
+            self.expiry_deferred = 0;
+        }
+        self.expiry_deferred == 0
+    }
+
+    fn offer_turns(&mut self, batch: &mut Batch) -> Result<(), Lost> {
+        if !self.look.turns || self.turns.is_empty() {
+            return Ok(());
+        }
+        inbox::sweep_orphans(&self.conn)?;
+        let mut front = self.front();
+        let mut after = front.up_to;
+        loop {
+            let candidates = turns::candidates(&self.conn, after, CANDIDATES)?;
+            for candidate in &candidates {
+                if self.turns.is_empty() || self.is_full(batch) {
+                    self.offer_owed = !self.turns.is_empty();
+                    self.passed_over = Some(front);
+                    return Ok(());
+                }
+                after = candidate.ready_seq;
+                let ended_now = batch.effects.ended_turns.contains(&candidate.key);
+                batch.look_again |= ended_now;
+                let Some(place) = self.turns.position(|waiter| waiter.accepts(candidate.pin())) else {
+                    front.pass_over(after);
+                    continue;
+                };
+                front.ends = true;
+                if !ended_now {
+                    self.assign_turn(batch, candidate, place)?;
+                }
+            }
+            if i64::try_from(candidates.len()).is_ok_and(|found| found < CANDIDATES) {
+                break;
+            }
+        }
+        self.passed_over = Some(front);
+        self.look.turns = false;
+        batch.no_turn.extend(self.turns.take_once());
+        Ok(())
+    }
+
+    /// Where the queue begins for those who wait now.
+    fn front(&mut self) -> Front {
+        let range = self.turns.common(|waiter| &waiter.range).cloned();
+        match self.passed_over.take() {
+            Some(front) if range.is_some() && front.range == range => Front { ends: false, ..front },
+            _ => Front { range, up_to: i64::MIN, ends: false },
+        }
+    }
+
+    fn assign_turn(&mut self, batch: &mut Batch, candidate: &Candidate, place: usize) -> Result<(), Lost> {
+        let Some(waiter) = self.turns.get(place) else { return Ok(()) };
+        let mut assigned = None;
+        let mut refusal = None;
+        let (kept, effects) = self.whole(false, |scope| match turns::assign(scope, candidate, waiter) {
+            Ok(turn) => {
+                assigned = turn;
+                Ok(true)
+            }
+            Err(Failure::Refused(error)) => {
+                refusal = Some(error);
+                Ok(false)
+            }
+            Err(Failure::Storage(error)) => Err(error),
+        })?;
+        if kept {
+            self.absorb(batch, effects);
+        }
+        if let Some(error) = refusal
+            && self.reported.insert(candidate.key)
+        {
+            let instance = &candidate.instance_id;
+            tracing::error!(target: "everturn::providers::sqlite", instance, %error, "cannot be fetched");
+        }
+        let (Some(turn), true) = (assigned, kept) else { return Ok(()) };
+        let Some(waiter) = self.turns.take(place) else { return Ok(()) };
+        batch.operations += 1;
+        if turn.lent.is_some() {
+            // Warm at a committed position: its turn may begin before this batch is durable.
+            batch.early.insert(turn.token.clone());
+            self.answer_turn(waiter, turn);
+        } else {
+            batch.assigned.turns.push((waiter, turn));
+        }
+        Ok(())
+    }
+
+    fn offer_work(&mut self, batch: &mut Batch) -> Result<(), Lost> {
+        if !self.look.work || self.work.is_empty() {
+            return Ok(());
+        }
+        let mut place = 0;
+        // Waiters that found nothing; whoever wants the same need not look.
+        let mut in_vain: Vec<usize> = Vec::new();
+        while place < self.work.len() {
+            if self.is_full(batch) {
+                self.offer_owed = true;
+                return Ok(());
+            }
+            let Some(waiter) = self.work.get(place) else { break };
+            let hopeless = in_vain
+                .iter()
+                .filter_map(|other| self.work.get(*other))
+                .any(|other| waiter.wants_the_same(other));
+            if hopeless {
+                place += 1;
+                continue;
+            }
+            let mut assigned = None;
+            let (kept, effects) = self.whole(false, |scope| {
+                assigned = match work::assign(scope, waiter) {
+                    Ok(work) => work,
+                    Err(Failure::Refused(error)) => {
+                        tracing::error!(target: "everturn::providers::sqlite", %error, "an activity cannot be fetched");
+                        return Ok(false);
+                    }
+                    Err(Failure::Storage(error)) => return Err(error),
+                };
+                Ok(true)
+            })?;
+            if kept {
+                self.absorb(batch, effects);
+            }
+            match (assigned, kept) {
+                (Some(work), true) => {
+                    let Some(waiter) = self.work.take(place) else { break };
+                    batch.operations += 1;
+                    batch.assigned.work.push((waiter, work));
+                }
+                _ => {
+                    in_vain.push(place);
+                    place += 1;
+                }
+            }
+        }
+        self.look.work = false;
+        batch.no_work.extend(self.work.take_once());
+        Ok(())
+    }
+
+    /// Answers that took so long that half their lock is gone get it renewed first.
+    pub(crate) fn renew_late(&mut self, batch: &mut Batch) -> Result<(), Lost> {
+        if batch.alone || self.late.is_empty() {
+            return Ok(());
+        }
+        batch.assigned = std::mem::take(&mut self.late);
+        let now = self.now();
+        let mut renewals = Vec::new();
+        for (_, turn) in &mut batch.assigned.turns {
+            turn.at = now;
+            renewals.push(renewal(LockKind::Orchestration, &turn.token, turn.lock_ms));
+        }
+        for (_, work) in &mut batch.assigned.work {
+            work.at = now;
+            renewals.push(renewal(LockKind::WorkItem, &work.token, work.lock_ms));
+        }
+        let verb = RenewLocks { renewals, called: now };
+        let (kept, effects) = self.whole(true, |scope| kept(verb.run(scope).map(|_| ())))?;
+        if kept {
+            self.absorb(batch, effects);
+        }
+        // A lock that was lost meanwhile belongs to somebody else; the answer would be worth nothing.
+        batch.effects.removed = true;
+        Ok(())
+    }
+
+    /// What was assigned and then deleted in the same batch is not handed out.
+    pub(crate) fn drop_vanished(&mut self, batch: &mut Batch) -> Result<(), Lost> {
+        if !batch.effects.removed {
+            return Ok(());
+        }
+        let scope = Scope {
+            conn: &self.conn,
+            clock: &*self.clock,
+            now: self.now(),
+            own_locks: &self.own_locks,
+            effects: Effects::default(),
+        };
+        let assigned = std::mem::take(&mut batch.assigned);
+        let mut vanished = Assignments::default();
+        for (waiter, turn) in assigned.turns {
+            let held = settled(turns::is_held(&scope, &turn.token))?;
+            let list = if held { &mut batch.assigned } else { &mut vanished };
+            list.turns.push((waiter, turn));
+        }
+        for (waiter, work) in assigned.work {
+            let held = settled(work::is_held(&scope, &work.token))?;
+            let list = if held { &mut batch.assigned } else { &mut vanished };
+            list.work.push((waiter, work));
+        }
+        self.wait_on(vanished);
+        Ok(())
+    }
+}
+
+fn renewal(kind: LockKind, token: &str, lock_ms: u64) -> Renewal {
+    Renewal { kind, token: token.to_owned(), extend_for: Duration::from_millis(lock_ms) }
+}
+
+/// A refusal rolls the savepoint back, a storage error loses the batch.
+fn kept(done: Result<(), Failure>) -> Result<bool, rusqlite::Error> {
+    match done {
+        Ok(()) => Ok(true),
+        Err(Failure::Refused(error)) => {
+            tracing::error!(target: "everturn::providers::sqlite", %error, "housekeeping was refused");
+            Ok(false)
+        }
+        Err(Failure::Storage(error)) => Err(error),
+    }
+}
+
+/// A row that cannot be read is not there.
+fn settled(held: Result<bool, Failure>) -> Result<bool, rusqlite::Error> {
+    match held {
+        Ok(held) => Ok(held),
+        Err(Failure::Refused(_)) => Ok(false),
+        Err(Failure::Storage(error)) => Err(error),
+    }
+}

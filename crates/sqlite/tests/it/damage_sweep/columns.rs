@@ -1,0 +1,235 @@
+//! Every stored column, as the database itself lists them, and what can happen to its values.
+
+use std::path::Path;
+use std::time::Duration;
+
+use rusqlite::types::{Value, ValueRef};
+use rusqlite::{Connection, params_from_iter};
+
+/// The instance whose rows are damaged.
+pub(crate) const DAMAGED: &str = "damaged";
+
+/// One column of one table.
+#[derive(Debug, Clone)]
+pub(crate) struct Column {
+    pub(crate) table: String,
+    pub(crate) name: String,
+    is_text: bool,
+}
+
+/// What happens to a stored value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Damage {
+    Null,
+    Empty,
+    Truncated,
+    BitFlip,
+    WrongType,
+    UnknownVariant,
+    Huge,
+}
+
+impl Damage {
+    pub(crate) const ALL: [Self; 7] = [
+        Self::Null,
+        Self::Empty,
+        Self::Truncated,
+        Self::BitFlip,
+        Self::WrongType,
+        Self::UnknownVariant,
+        Self::Huge,
+    ];
+}
+
+/// A value to be stored; text need not be text.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Stored {
+    Null,
+    Integer(i64),
+    Text(Vec<u8>),
+    Blob(Vec<u8>),
+}
+
+/// What became of an attempt to damage rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Applied {
+    /// There was nothing to change.
+    Nothing,
+    /// The schema lets it in.
+    Written,
+    /// A constraint refuses it; only a failing disk can do it, and did.
+    Forced,
+    /// Not even a disk can: the file format has no such value in this place.
+    Impossible,
+}
+
+fn connect(path: &Path) -> Connection {
+    let conn = Connection::open(path).unwrap();
+    conn.busy_timeout(Duration::from_secs(5)).unwrap();
+    conn
+}
+
+/// All columns of all tables.
+pub(crate) fn columns(path: &Path) -> Vec<Column> {
+    let conn = connect(path);
+    let mut select = conn
+        .prepare(
+            "SELECT t.name, c.name, c.type FROM sqlite_schema AS t JOIN pragma_table_info(t.name) AS c \
+             WHERE t.type = 'table' AND t.name NOT LIKE 'sqlite_%' ORDER BY t.name, c.cid",
+        )
+        .unwrap();
+    let columns = select.query_map([], |row| {
+        let declared: String = row.get(2)?;
+        assert!(matches!(declared.as_str(), "TEXT" | "INTEGER"), "a column of type {declared}");
+        Ok(Column { table: row.get(0)?, name: row.get(1)?, is_text: declared == "TEXT" })
+    });
+    columns.unwrap().collect::<Result<_, _>>().unwrap()
+}
+
+/// Which rows of a table are the damaged instance's.
+fn rows_of_the_damaged(table: &str) -> String {
+    let owned = format!("instance_key = (SELECT instance_key FROM instances WHERE instance_id = '{DAMAGED}')");
+    match table {
+        "instances" | "worker_queue" | "set_aside" => format!("instance_id = '{DAMAGED}'"),
+        // In the middle of a history: neither the first event nor the last.
+        "history" => format!("{owned} AND execution_id = 2 AND event_id = 3"),
+        "executions" | "orchestrator_queue" | "kv_base" | "kv_delta" => owned,
+        "sessions" => format!("session_id = 'session-{DAMAGED}'"),
+        other => panic!("say which rows of {other} belong to an instance"),
+    }
+}
+
+/// The value after the damage; `None` if that is the value it has.
+pub(crate) fn damaged(column: &Column, stored: &Stored, damage: Damage) -> Option<Stored> {
+    let text = |text: &str| Stored::Text(text.as_bytes().to_vec());
+    let after = match (damage, stored) {
+        (Damage::Null, _) => Stored::Null,
+        (Damage::Empty, _) if column.is_text => text(""),
+        (Damage::Empty, _) => Stored::Integer(0),
+        (Damage::Truncated | Damage::BitFlip, Stored::Null) => return None,
+        (Damage::Truncated, Stored::Text(bytes) | Stored::Blob(bytes)) => {
+            Stored::Text(bytes[..bytes.len() / 2].to_vec())
+        }
+        (Damage::Truncated, Stored::Integer(number)) => Stored::Integer(number & 0x1),
+        (Damage::BitFlip, Stored::Text(bytes) | Stored::Blob(bytes)) => flipped(bytes, bytes.len() * 4 + 7),
+        (Damage::BitFlip, Stored::Integer(number)) => Stored::Integer(number ^ (1 << 40)),
+        (Damage::WrongType, _) if column.is_text => Stored::Blob(vec![0, 0xff, 1]),
+        (Damage::WrongType, _) => text("twelve"),
+        (Damage::UnknownVariant, _) if column.name == "parent_instance_id" => text(DAMAGED),
+        (Damage::UnknownVariant, _) if is_json(column) => text(r#"{"type":"Nonsense","Nonsense":{}}"#),
+        (Damage::UnknownVariant, _) if column.is_text => text("Nonsense"),
+        (Damage::UnknownVariant, _) => Stored::Integer(-7),
+        (Damage::Huge, _) if column.is_text => Stored::Text(vec![b'x'; 2_000_000]),
+        (Damage::Huge, _) => Stored::Integer(i64::MAX),
+    };
+    (after != *stored).then_some(after)
+}
+
+fn is_json(column: &Column) -> bool {
+    matches!(column.name.as_str(), "work_item" | "event_data")
+}
+
+/// The bytes with one bit turned.
+pub(crate) fn flipped(bytes: &[u8], bit: usize) -> Stored {
+    let mut bytes = bytes.to_vec();
+    let at = (bit / 8).min(bytes.len().saturating_sub(1));
+    if let Some(byte) = bytes.get_mut(at) {
+        *byte ^= 1 << (bit % 8);
+    }
+    Stored::Text(bytes)
+}
+
+/// Damages a column of the damaged instance's rows, past the provider.
+pub(crate) fn apply(path: &Path, column: &Column, change: &dyn Fn(&Stored) -> Option<Stored>) -> Applied {
+    let rows = changes(&connect(path), column, change);
+    if rows.is_empty() {
+        return Applied::Nothing;
+    }
+    if write(&connect(path), column, &rows) {
+        return Applied::Written;
+    }
+    let strict = loosened(path, &column.table);
+    let conn = connect(path);
+    conn.pragma_update(None, "ignore_check_constraints", "ON").unwrap();
+    let written = write(&conn, column, &rows);
+    drop(conn);
+    write_schema(path, &column.table, &strict);
+    if written { Applied::Forced } else { Applied::Impossible }
+}
+
+/// A row that changes: its primary key, and the new value.
+type Change = (Vec<(String, Value)>, Stored);
+
+fn changes(conn: &Connection, column: &Column, change: &dyn Fn(&Stored) -> Option<Stored>) -> Vec<Change> {
+    let key_columns: Vec<String> = conn
+        .prepare(&format!("SELECT name FROM pragma_table_info('{}') WHERE pk > 0 ORDER BY pk", column.table))
+        .unwrap()
+        .query_map([], |row| row.get(0))
+        .unwrap()
+        .collect::<Result<_, _>>()
+        .unwrap();
+    let keys = key_columns.join(", ");
+    let (table, name, rows) = (&column.table, &column.name, rows_of_the_damaged(&column.table));
+    let mut select = conn.prepare(&format!("SELECT {keys}, {name} FROM {table} WHERE {rows}")).unwrap();
+    let mut found = select.query([]).unwrap();
+    let mut changed = Vec::new();
+    while let Some(row) = found.next().unwrap() {
+        let key: Vec<(String, Value)> = key_columns
+            .iter()
+            .enumerate()
+            .map(|(place, name)| (name.clone(), row.get::<_, Value>(place).unwrap()))
+            .collect();
+        let stored = match row.get_ref(key_columns.len()).unwrap() {
+            ValueRef::Null => Stored::Null,
+            ValueRef::Integer(number) => Stored::Integer(number),
+            ValueRef::Text(bytes) => Stored::Text(bytes.to_vec()),
+            ValueRef::Blob(bytes) => Stored::Blob(bytes.to_vec()),
+            ValueRef::Real(number) => panic!("{table}.{name} holds {number}"),
+        };
+        changed.extend(change(&stored).map(|after| (key, after)));
+    }
+    changed
+}
+
+/// Writes the changes; `false` if not one of them is let in.
+fn write(conn: &Connection, column: &Column, rows: &[Change]) -> bool {
+    let mut written = false;
+    for (key, after) in rows {
+        let (placeholder, value) = match after {
+            Stored::Null => ("?1", Value::Null),
+            Stored::Integer(number) => ("?1", Value::Integer(*number)),
+            // Bytes that are no text are stored as text all the same.
+            Stored::Text(bytes) => ("CAST(?1 AS TEXT)", Value::Blob(bytes.clone())),
+            Stored::Blob(bytes) => ("?1", Value::Blob(bytes.clone())),
+        };
+        let place: Vec<String> =
+            key.iter().enumerate().map(|(nth, (name, _))| format!("{name} = ?{}", nth + 2)).collect();
+        let sql = format!(
+            "UPDATE {} SET {} = {placeholder} WHERE {}",
+            column.table,
+            column.name,
+            place.join(" AND ")
+        );
+        let params = std::iter::once(value).chain(key.iter().map(|(_, value)| value.clone()));
+        written |= conn.execute(&sql, params_from_iter(params)).is_ok_and(|rows| rows > 0);
+    }
+    written
+}
+
+/// Takes the types and the NOT NULLs out of a table's definition; returns the definition as it was.
+fn loosened(path: &Path, table: &str) -> String {
+    let strict: String = connect(path)
+        .query_row("SELECT sql FROM sqlite_schema WHERE name = ?1", [table], |row| row.get(0))
+        .unwrap();
+    let loose = strict.replace(" NOT NULL", "").replace(") STRICT, WITHOUT", ") WITHOUT").replace(") STRICT", ")");
+    write_schema(path, table, &loose);
+    strict
+}
+
+/// Connections that are open do not notice, as they would not notice a failing disk.
+fn write_schema(path: &Path, table: &str, definition: &str) {
+    let conn = connect(path);
+    conn.pragma_update(None, "writable_schema", "ON").unwrap();
+    let sql = "UPDATE sqlite_schema SET sql = ?2 WHERE name = ?1";
+    assert_eq!(conn.execute(sql, [table, definition]).unwrap(), 1);
+}

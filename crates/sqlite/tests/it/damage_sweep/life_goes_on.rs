@@ -1,0 +1,431 @@
+//! Every verb of the provider on a damaged store. Whatever is said about the damaged instance is noted; the others must
+//! not notice anything.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
+
+use everturn_core::{ErrorDetails, Event, EventKind, OrchestrationStatus, PoisonMessageType, WorkItem, kind_of};
+use everturn_provider::management::{InstanceFilter, PruneOptions};
+use everturn_provider::{
+    ExecutionMetadata, LockKind, LockRenewal, ManualClock, OrchestrationItem, Provider, ProviderAdmin,
+    ProviderError,
+};
+use everturn_sqlite::SqliteProvider;
+
+use super::columns::DAMAGED;
+use super::inhabited_store::{self as inhabited, DELAY, SOUND, fetch_any_work};
+use crate::store::{LOCK, Store, fetch, signal, start};
+
+/// The event that the engine records over a history it cannot read.
+const FAILURE_EVENT_ID: u64 = 99_999;
+/// More fetches than any drain needs: a store that hands out more goes round in circles.
+const FETCHES_MAX: usize = 40;
+
+type Fetched<Item> = (Item, String, u32);
+
+/// What is held while the damage happens.
+#[derive(Default)]
+pub(crate) struct Held {
+    turns: Vec<Fetched<OrchestrationItem>>,
+    work: Vec<Fetched<WorkItem>>,
+}
+
+/// A store under damage.
+pub(crate) struct Ward {
+    pub(crate) store: Store,
+    provider: SqliteProvider,
+    clock: Arc<ManualClock>,
+    /// What the sound instances looked like before.
+    portraits: BTreeMap<&'static str, String>,
+    /// What was said about the damaged instance.
+    pub(crate) noticed: Vec<String>,
+    /// Why the damaged instance was parked.
+    pub(crate) parked: Option<String>,
+    /// Messages that sound instances received.
+    received: BTreeMap<String, BTreeSet<String>>,
+    refused_before: bool,
+}
+
+impl Ward {
+    /// Opens a store; each session is claimed, nothing is held.
+    pub(crate) async fn admit() -> Self {
+        let store = inhabited::inhabited().await;
+        let clock = inhabited::clock();
+        let provider = inhabited::open(&store, &clock).await;
+        let mut claimed = Vec::new();
+        while let Some((_, token, _)) = fetch_any_work(&provider).await {
+            claimed.push(token);
+        }
+        assert_eq!(claimed.len(), 9);
+        for token in claimed {
+            provider.abandon_work_item(&token, None, true).await.unwrap();
+        }
+        let mut ward = Self {
+            store,
+            provider,
+            clock,
+            portraits: BTreeMap::new(),
+            noticed: Vec::new(),
+            parked: None,
+            received: BTreeMap::new(),
+            refused_before: false,
+        };
+        for instance in SOUND {
+            let portrait = ward.portrait(instance).await;
+            ward.portraits.insert(instance, portrait);
+        }
+        ward
+    }
+
+    /// Fetches everything there is.
+    pub(crate) async fn hold(&self) -> Held {
+        let mut held = Held::default();
+        while let Some(turn) = fetch(&self.provider).await {
+            held.turns.push(turn);
+        }
+        while let Some(work) = fetch_any_work(&self.provider).await {
+            held.work.push(work);
+        }
+        assert_eq!((held.turns.len(), held.work.len()), (3, 9));
+        held
+    }
+
+    /// Uses every verb, the removing ones last.
+    pub(crate) async fn live(&mut self, held: Held) {
+        self.look().await;
+        self.look_at_the_whole().await;
+        self.finish(held).await;
+        self.drain().await;
+        self.clock.advance(DELAY + LOCK);
+        self.drain().await;
+        for instance in [DAMAGED, SOUND[0], SOUND[1]] {
+            let sent = self.provider.enqueue_for_orchestrator(signal(instance), None).await;
+            self.note_of(instance, "enqueue_for_orchestrator", sent);
+            let again = Event::with_event_id(500, instance, 2, None, EventKind::KeyValuesCleared);
+            let appended = self.provider.append_with_execution(instance, 2, vec![again]).await;
+            self.note_of(instance, "append_with_execution", appended);
+        }
+        self.clock.advance(LOCK);
+        self.drain().await;
+        self.check_received();
+        self.check_visible().await;
+        self.renew_sessions().await;
+        self.reopen().await;
+        self.serves("while it was damaged").await;
+        self.prune().await;
+        self.delete().await;
+        self.serves("at the end").await;
+    }
+
+    fn note<T>(&mut self, verb: &str, outcome: Result<T, ProviderError>) -> Option<T> {
+        match outcome {
+            Ok(value) => Some(value),
+            Err(error) => {
+                assert!(!error.is_retryable(), "{verb}: trying again never helps: {error}");
+                self.noticed.push(format!("{verb}: {error}"));
+                None
+            }
+        }
+    }
+
+    /// Of a sound instance nothing is an error.
+    fn note_of<T: Debug>(&mut self, instance: &str, verb: &str, outcome: Result<T, ProviderError>) -> Option<T> {
+        if SOUND.contains(&instance) {
+            return Some(outcome.unwrap_or_else(|error| panic!("{verb} of {instance}: {error}")));
+        }
+        self.note(verb, outcome)
+    }
+
+    fn admin(&self) -> &dyn ProviderAdmin {
+        self.provider.as_management_capability().unwrap()
+    }
+
+    /// All that reading shows of an instance.
+    async fn portrait(&mut self, instance: &str) -> String {
+        let (provider, admin) = (&self.provider, self.admin());
+        let kv = provider.get_kv_all_values(instance).await.map(BTreeMap::from_iter);
+        let shown = vec![
+            told("read", provider.read(instance).await),
+            told("read_with_execution", provider.read_with_execution(instance, 1).await),
+            told("read_status", provider.read_status(instance).await),
+            told("read_orchestration_name", provider.read_orchestration_name(instance).await),
+            told("get_custom_status", provider.get_custom_status(instance, 0).await),
+            told("get_kv_all_values", kv),
+            told("get_kv_value", provider.get_kv_value(instance, "base").await),
+            told("get_instance_stats", provider.get_instance_stats(instance).await),
+            told("list_executions", admin.list_executions(instance).await),
+            told("read_history", admin.read_history(instance).await),
+            told("latest_execution_id", admin.latest_execution_id(instance).await),
+            told("get_instance_info", admin.get_instance_info(instance).await),
+            told("get_execution_info", admin.get_execution_info(instance, 2).await),
+            told("list_children", admin.list_children(instance).await),
+            told("get_parent_id", admin.get_parent_id(instance).await),
+            told("get_instance_tree", admin.get_instance_tree(instance).await),
+        ];
+        let mut portrait = String::new();
+        for (verb, outcome) in shown {
+            if let Some(shown) = self.note_of(instance, verb, outcome) {
+                portrait.push_str(&format!("{verb}: {shown}\n"));
+            }
+        }
+        portrait
+    }
+
+    async fn look(&mut self) {
+        self.portrait(DAMAGED).await;
+        for instance in SOUND {
+            let portrait = self.portrait(instance).await;
+            assert_eq!(portrait, self.portraits[instance]);
+        }
+    }
+
+    async fn look_at_the_whole(&self) {
+        let admin = self.admin();
+        let listed = admin.list_instances().await.unwrap();
+        let running = admin.list_instances_by_status("Running").await.unwrap();
+        for instance in SOUND.map(str::to_owned) {
+            assert!(listed.contains(&instance) && running.contains(&instance), "{instance}: {listed:?} {running:?}");
+        }
+        admin.get_system_metrics().await.unwrap();
+        admin.get_queue_depths().await.unwrap();
+    }
+
+    /// Renews and ends what was held while the damage happened.
+    async fn finish(&mut self, held: Held) {
+        let mut renewals = Vec::new();
+        for (item, token, _) in &held.turns {
+            renewals.push((item.instance.clone(), LockKind::Orchestration, token.clone()));
+        }
+        for (item, token, _) in &held.work {
+            renewals.push((item.instance().to_owned(), LockKind::WorkItem, token.clone()));
+        }
+        let asked: Vec<LockRenewal> = renewals
+            .iter()
+            .map(|(_, kind, token)| LockRenewal { kind: *kind, token: token.clone(), extend_for: LOCK })
+            .collect();
+        let answers = self.provider.renew_locks(&asked).await;
+        for ((instance, ..), answer) in renewals.iter().zip(answers) {
+            self.note_of(instance, "renew_locks", answer);
+        }
+        for (nth, fetched) in held.work.into_iter().enumerate() {
+            if nth % 3 == 2 {
+                let (item, token, _) = fetched;
+                let given_back = self.provider.abandon_work_item(&token, None, true).await;
+                self.note_of(item.instance(), "abandon_work_item", given_back);
+            } else {
+                self.run_activity(fetched).await;
+            }
+        }
+        for turn in held.turns {
+            self.take_turn(turn).await;
+        }
+    }
+
+    /// Works everything off that is visible.
+    async fn drain(&mut self) {
+        for _ in 0..FETCHES_MAX {
+            if let Some(work) = fetch_any_work(&self.provider).await {
+                self.run_activity(work).await;
+            } else if let Some(turn) = fetch(&self.provider).await {
+                self.take_turn(turn).await;
+            } else {
+                return;
+            }
+        }
+        panic!("the store hands out the same again and again: {:?}", self.noticed);
+    }
+
+    async fn run_activity(&mut self, (item, token, _): Fetched<WorkItem>) {
+        let WorkItem::ActivityExecute { instance, execution_id, id, .. } = item else { panic!("{item:?}") };
+        let renewed = self.provider.renew_work_item_lock(&token, LOCK).await;
+        self.note_of(&instance, "renew_work_item_lock", renewed);
+        let completion = WorkItem::ActivityCompleted {
+            instance: instance.clone(),
+            execution_id,
+            id,
+            result: "paid".to_owned(),
+        };
+        let acked = self.provider.ack_work_item(&token, Some(completion)).await;
+        if self.note_of(&instance, "ack_work_item", acked).is_none() {
+            let given_back = self.provider.abandon_work_item(&token, Some(LOCK), false).await;
+            self.note(&"abandon_work_item", given_back);
+        }
+    }
+
+    /// As the engine does: a turn is committed; one that cannot be read is given back at first, then failed.
+    async fn take_turn(&mut self, (item, token, attempts): Fetched<OrchestrationItem>) {
+        let instance = item.instance.clone();
+        let renewed = self.provider.renew_orchestration_item_lock(&token, LOCK).await;
+        self.note_of(&instance, "renew_orchestration_item_lock", renewed);
+        if SOUND.contains(&instance.as_str()) {
+            assert_eq!(item.history_error, None);
+            assert!(attempts >= 1 && item.history.len() >= 6 && item.kv_snapshot.contains_key("base"), "{item:?}");
+            let received = self.received.entry(instance.clone()).or_default();
+            received.extend(item.messages.iter().map(|message| kind_of(message).to_owned()));
+        }
+        if let Some(reason) = &item.history_error {
+            self.noticed.push(format!("fetch_orchestration_item: {reason}"));
+            if !self.refused_before {
+                self.refused_before = true;
+                let given_back =
+                    self.provider.abandon_orchestration_item(&token, Some(Duration::from_secs(1)), false).await;
+                self.note("abandon_orchestration_item", given_back);
+                return;
+            }
+            return self.fail(&item, &token, reason.clone()).await;
+        }
+        let last = item.history.last().map_or(0, |event| event.event_id);
+        let status = EventKind::CustomStatusUpdated { status: Some("on".to_owned()) };
+        let delta = vec![Event::with_event_id(last + 1, &instance, item.execution_id, None, status)];
+        let acked = self
+            .provider
+            .ack_orchestration_item(
+                &token,
+                item.execution_id,
+                delta,
+                vec![],
+                vec![],
+                ExecutionMetadata::default(),
+                vec![],
+            )
+            .await;
+        let refusal = acked.as_ref().err().map(ToString::to_string);
+        self.note_of(&instance, "ack_orchestration_item", acked);
+        if let Some(reason) = refusal {
+            self.fail(&item, &token, reason).await;
+        }
+    }
+
+    async fn fail(&mut self, item: &OrchestrationItem, token: &str, reason: String) {
+        let details = ErrorDetails::Poison {
+            attempt_count: 2,
+            max_attempts: 1,
+            message_type: PoisonMessageType::FailedDeserialization {
+                instance: item.instance.clone(),
+                execution_id: item.execution_id,
+                error: reason.clone(),
+            },
+            message: reason.clone(),
+        };
+        let metadata = ExecutionMetadata {
+            status: Some("Failed".to_owned()),
+            output: Some(details.display_message()),
+            ..ExecutionMetadata::default()
+        };
+        let kind = EventKind::OrchestrationFailed { details };
+        let event = Event::with_event_id(FAILURE_EVENT_ID, &item.instance, item.execution_id, None, kind);
+        let delta = if self.parked.is_some() { vec![] } else { vec![event] };
+        let failed = self
+            .provider
+            .ack_orchestration_item(token, item.execution_id, delta, vec![], vec![], metadata, vec![])
+            .await;
+        match failed {
+            Ok(()) => self.parked = Some(reason),
+            Err(error) => {
+                self.note("ack_orchestration_item (failure)", Err::<(), _>(error));
+                let given_back = self.provider.abandon_orchestration_item(token, Some(DELAY), false).await;
+                self.note("abandon_orchestration_item", given_back);
+            }
+        }
+    }
+
+    fn check_received(&self) {
+        for instance in SOUND {
+            let received: Vec<&str> = self.received[instance].iter().map(String::as_str).collect();
+            assert_eq!(received, ["ActivityCompleted", "ExternalRaised", "TimerFired"], "{instance}");
+        }
+    }
+
+    /// Why an instance was parked is told to whoever asks for it.
+    async fn check_visible(&mut self) {
+        let Some(reason) = self.parked.clone() else { return };
+        let admin = self.admin();
+        let listed = admin.list_instances().await.unwrap();
+        let mut seen = false;
+        for instance in listed.iter().filter(|listed| !SOUND.contains(&listed.as_str())) {
+            let info = admin.get_instance_info(instance).await;
+            let in_info = match info {
+                Ok(info) => {
+                    info.status == "Failed" && info.output.is_some_and(|output| output.contains(&reason))
+                }
+                Err(error) => error.is_damaged() || error.is_not_found(),
+            };
+            let status = self.provider.read_status(instance).await;
+            let in_status = match &status {
+                Ok(OrchestrationStatus::Failed { details, .. }) => details.display_message().contains(&reason),
+                Ok(_) => false,
+                Err(error) => error.is_damaged(),
+            };
+            assert!(in_info, "get_instance_info does not say {reason}");
+            assert!(in_status, "get_orchestration_status does not say {reason}: {status:?}");
+            seen = true;
+        }
+        assert!(seen, "the parked instance is not listed: {listed:?}");
+    }
+
+    async fn renew_sessions(&mut self) {
+        self.provider.renew_session_lock(&["worker"], LOCK, LOCK).await.unwrap();
+        self.provider.cleanup_orphaned_sessions(LOCK).await.unwrap();
+    }
+
+    async fn reopen(&mut self) {
+        self.provider.close().await;
+        self.provider = inhabited::open(&self.store, &self.clock).await;
+        self.look_at_the_whole().await;
+        for instance in SOUND {
+            self.portrait(instance).await;
+        }
+        self.drain().await;
+    }
+
+    /// The writer is alive: an instance that is begun now goes on.
+    async fn serves(&mut self, instance: &str) {
+        self.provider.enqueue_for_orchestrator(start(instance), None).await.unwrap();
+        for _ in 0..FETCHES_MAX {
+            let (item, token, attempts) = fetch(&self.provider).await.expect("the new instance");
+            if item.instance == instance {
+                let event = crate::store::started(instance);
+                let named = crate::store::named();
+                self.provider
+                    .ack_orchestration_item(&token, 1, vec![event], vec![], vec![], named, vec![])
+                    .await
+                    .unwrap();
+                return;
+            }
+            self.take_turn((item, token, attempts)).await;
+        }
+        panic!("the new instance is never handed out");
+    }
+
+    async fn prune(&mut self) {
+        for instance in [DAMAGED, SOUND[0]] {
+            let pruned = self.admin().prune_executions(instance, PruneOptions::default()).await;
+            self.note_of(instance, "prune_executions", pruned.map(|_| ()));
+        }
+        let pruned = self.admin().prune_executions_bulk(InstanceFilter::default(), PruneOptions::default()).await;
+        pruned.unwrap();
+        assert_eq!(self.admin().list_executions(SOUND[1]).await.unwrap(), [2]);
+    }
+
+    async fn delete(&mut self) {
+        self.admin().delete_instance_bulk(InstanceFilter::default()).await.unwrap();
+        for instance in [DAMAGED, SOUND[0]] {
+            let deleted = self.admin().delete_instance(instance, true).await;
+            self.note_of(instance, "delete_instance", deleted.map(|_| ()));
+        }
+        let both = [DAMAGED.to_owned(), SOUND[1].to_owned()];
+        let deleted = self.admin().delete_instances_atomic(&both, true).await;
+        self.note("delete_instances_atomic", deleted.map(|_| ()));
+        let listed = self.admin().list_instances().await.unwrap();
+        assert!(!listed.iter().any(|listed| listed == DAMAGED), "a damaged instance can be removed: {:?}", self.noticed);
+    }
+}
+
+fn told<T: Debug>(
+    verb: &'static str,
+    outcome: Result<T, ProviderError>,
+) -> (&'static str, Result<String, ProviderError>) {
+    (verb, outcome.map(|value| format!("{value:?}")))
+}

@@ -1,0 +1,132 @@
+//! Every stored column, damaged in every way: nothing panics, the other instances do not notice, and whoever asks for
+//! the damaged instance is told.
+#![allow(clippy::print_stdout, reason = "the tally and the seed are for whoever reads the test's output")]
+
+mod columns;
+mod inhabited_store;
+mod life_goes_on;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use columns::{Applied, Column, Damage};
+use life_goes_on::{Held, Ward};
+
+/// What a damage came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Outcome {
+    /// The value was not there to be damaged.
+    Nothing,
+    /// The file format has no such value.
+    Impossible,
+    /// The instance was parked, and says why.
+    Parked,
+    /// A verb about the instance said so.
+    Reported,
+    /// Nobody noticed.
+    Harmless,
+}
+
+/// When the damage happens.
+#[derive(Debug, Clone, Copy)]
+enum When {
+    /// Nobody works on the instance.
+    Idle,
+    /// Its turn and its activities are under way.
+    Held,
+}
+
+async fn case(column: &Column, when: When, change: &(dyn Fn(&columns::Stored) -> Option<columns::Stored> + Sync)) -> (Applied, Outcome) {
+    let mut ward = Ward::admit().await;
+    let held = match when {
+        When::Idle => Held::default(),
+        When::Held => ward.hold().await,
+    };
+    let applied = columns::apply(&ward.store.path(), column, change);
+    match applied {
+        Applied::Nothing => return (applied, Outcome::Nothing),
+        Applied::Impossible => return (applied, Outcome::Impossible),
+        Applied::Written | Applied::Forced => {}
+    }
+    ward.live(held).await;
+    let outcome = if ward.parked.is_some() {
+        Outcome::Parked
+    } else if ward.noticed.is_empty() {
+        Outcome::Harmless
+    } else {
+        Outcome::Reported
+    };
+    if std::env::var_os("EVERTURN_DAMAGE_VERBOSE").is_some() {
+        println!("{}.{} {when:?} {applied:?} {outcome:?} {:?}", column.table, column.name, ward.noticed);
+    }
+    (applied, outcome)
+}
+
+/// Runs a case on a task of its own, so that one that fails does not hide the others.
+async fn survived(name: &str, column: Column, damage: Damage, when: When) -> Result<(Applied, Outcome), String> {
+    let run = async move {
+        let change = |stored: &columns::Stored| columns::damaged(&column, stored, damage);
+        case(&column, when, &change).await
+    };
+    let ended = tokio::time::timeout(std::time::Duration::from_secs(60), tokio::spawn(run)).await;
+    match ended {
+        Ok(Ok(outcome)) => Ok(outcome),
+        Ok(Err(panic)) => {
+            let text = panic.into_panic();
+            let text = text
+                .downcast_ref::<String>()
+                .cloned()
+                .or_else(|| text.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+            Err(format!("{name}: {}", text.unwrap_or_default()))
+        }
+        Err(_) => Err(format!("{name}: it hangs")),
+    }
+}
+
+async fn sweep(table: &str) {
+    let store = inhabited_store::inhabited().await;
+    let only = std::env::var("EVERTURN_DAMAGE_COLUMN").ok();
+    let mut tally: BTreeMap<String, usize> = BTreeMap::new();
+    let mut failures = Vec::new();
+    for column in columns::columns(&store.path()) {
+        if column.table != table || only.as_ref().is_some_and(|only| *only != column.name) {
+            continue;
+        }
+        for damage in Damage::ALL {
+            for when in [When::Idle, When::Held] {
+                let name = format!("{}.{} {damage:?} {when:?}", column.table, column.name);
+                match survived(&name, column.clone(), damage, when).await {
+                    Ok((applied, outcome)) => {
+                        let how = if applied == Applied::Forced { " (a constraint refuses it)" } else { "" };
+                        *tally.entry(format!("{outcome:?}{how}")).or_default() += 1;
+                    }
+                    Err(failure) => failures.push(failure),
+                }
+            }
+        }
+    }
+    println!("{table}: {tally:?}");
+    assert!(failures.is_empty(), "{} failures:\n{}", failures.len(), failures.join("\n"));
+}
+
+macro_rules! sweeps {
+    ($($table:ident),* $(,)?) => {
+        $(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $table() {
+                sweep(stringify!($table)).await;
+            }
+        )*
+
+        #[tokio::test]
+        async fn every_table_is_swept() {
+            let store = inhabited_store::inhabited().await;
+            let tables: BTreeSet<String> =
+                columns::columns(&store.path()).into_iter().map(|column| column.table).collect();
+            assert_eq!(tables, [$(stringify!($table)),*].map(str::to_owned).into());
+        }
+    };
+}
+
+sweeps! {
+    executions, history, instances, kv_base, kv_delta, orchestrator_queue, sessions, set_aside, worker_queue,
+}
