@@ -27,6 +27,7 @@ CREATE TABLE instances (
     CHECK ((created_at_ms IS NULL) = (orchestration_name IS NULL)),
     CHECK ((created_at_ms IS NULL) = (orchestration_version IS NULL)),
     CHECK ((created_at_ms IS NULL) = (current_execution_id IS NULL)),
+    CHECK (created_at_ms IS NULL OR startable = 1),
     CHECK ((lock_token IS NULL) = (locked_until_ms IS NULL)),
     CHECK ((lock_token IS NULL) = (lock_ms IS NULL))
 ) STRICT;

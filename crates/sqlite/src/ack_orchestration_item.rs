@@ -6,6 +6,7 @@ use everturn_provider::{
 };
 use rusqlite::{OptionalExtension, params};
 
+use crate::columns;
 use crate::enqueue::Activity;
 use crate::history::{self, Delta};
 use crate::inbox::{self, Message};
@@ -96,7 +97,7 @@ const SELECT_INSTANCE: &str = "SELECT instance_id, lock_token, locked_until_ms, 
 const DELETE_TAGGED: &str =
     "DELETE FROM orchestrator_queue WHERE instance_key = ?1 AND visible_at_ms = 0 AND tagged = 1";
 const CREATE_INSTANCE: &str = "UPDATE instances SET orchestration_name = ?2, orchestration_version = ?3, \
-     parent_instance_id = ?4, current_execution_id = ?5, created_at_ms = ?6 WHERE instance_key = ?1";
+     parent_instance_id = ?4, current_execution_id = ?5, created_at_ms = ?6, startable = 1 WHERE instance_key = ?1";
 const NAME_INSTANCE: &str = "UPDATE instances SET orchestration_name = ?2, orchestration_version = ?3 \
      WHERE instance_key = ?1 AND (orchestration_name <> ?2 OR orchestration_version <> ?3)";
 const PIN_EXECUTION: &str =
@@ -252,7 +253,7 @@ fn find(scope: &Scope<'_>, key: i64) -> Result<Option<Instance>, Failure> {
         .prepare_cached(SELECT_INSTANCE)?
         .query_row([key], |row| {
             Ok(Instance {
-                id: row.get(0)?,
+                id: columns::text(row, 0)?.unwrap_or_default(),
                 lock: StoredLock { token: row.get(1)?, until_ms: row.get(2)? },
                 stamp: row.get(3)?,
                 created: row.get(4)?,

@@ -9,6 +9,7 @@ use everturn_provider::management::{
 use everturn_provider::{ProviderAdmin, ProviderError};
 use rusqlite::{OptionalExtension, Row, params};
 
+use crate::columns;
 use crate::delete::{self, DeleteBulk, DeleteInstances};
 use crate::history::stored_id;
 use crate::moment::unsigned;
@@ -35,7 +36,8 @@ const INSTANCE_TOTALS: &str = "SELECT count(*), coalesce(sum(e.status = 'Running
      coalesce(sum(e.status = 'Completed'), 0), coalesce(sum(e.status = 'Failed'), 0) \
      FROM instances AS i LEFT JOIN executions AS e \
      ON e.instance_key = i.instance_key AND e.execution_id = i.current_execution_id WHERE i.created_at_ms IS NOT NULL";
-const EXECUTION_TOTALS: &str = "SELECT count(*), coalesce(sum(event_count), 0) FROM executions";
+const EXECUTION_TOTALS: &str = "SELECT count(*), coalesce(sum(CASE \
+     WHEN event_count BETWEEN 0 AND 1000000000000 THEN event_count ELSE 0 END), 0) FROM executions";
 const MESSAGE_DEPTH: &str = "SELECT count(*) FROM orchestrator_queue AS q JOIN instances AS i \
      ON i.instance_key = q.instance_key WHERE q.tagged = 0 OR i.locked_until_ms <= ?1";
 const ACTIVITY_DEPTH: &str =
@@ -47,7 +49,7 @@ const PARENT: &str =
 impl ProviderAdmin for SqliteProvider {
     async fn list_instances(&self) -> Result<Vec<String>, ProviderError> {
         self.read_with("list_instances", |conn| {
-            conn.prepare_cached(LIST)?.query_map([], |row| row.get(0))?.collect()
+            conn.prepare_cached(LIST)?.query_map([], listed)?.collect()
         })
         .await
     }
@@ -55,7 +57,7 @@ impl ProviderAdmin for SqliteProvider {
     async fn list_instances_by_status(&self, status: &str) -> Result<Vec<String>, ProviderError> {
         let status = status.to_owned();
         self.read_with("list_instances_by_status", move |conn| {
-            conn.prepare_cached(LIST_BY_STATUS)?.query_map([status], |row| row.get(0))?.collect()
+            conn.prepare_cached(LIST_BY_STATUS)?.query_map([status], listed)?.collect()
         })
         .await
     }
@@ -94,7 +96,8 @@ impl ProviderAdmin for SqliteProvider {
             .read_with("get_instance_info", move |conn| {
                 conn.prepare_cached(INSTANCE_INFO)?.query_row([id], instance_info).optional()
             })
-            .await?;
+            .await
+            .map_err(|error| read::about(instance, error))?;
         found.ok_or_else(|| not_found("get_instance_info", instance))
     }
 
@@ -211,6 +214,11 @@ impl ProviderAdmin for SqliteProvider {
 
 fn not_found(operation: &str, instance: &str) -> ProviderError {
     ProviderError::not_found(operation, format!("instance {instance} not found"))
+}
+
+/// An id that is no text is listed as well as it can be: one damaged row must not hide the others.
+fn listed(row: &Row<'_>) -> rusqlite::Result<String> {
+    Ok(columns::text(row, 0)?.unwrap_or_default())
 }
 
 fn instance_info(row: &Row<'_>) -> rusqlite::Result<InstanceInfo> {

@@ -1,14 +1,33 @@
 //! Columns that may hold anything: one damaged row must not stop a query.
 
+use std::borrow::Cow;
+
 use rusqlite::Row;
+use rusqlite::types::ValueRef;
 
 /// A column's bytes, whatever they are; nothing for NULL.
 pub(crate) fn bytes(row: &Row<'_>, column: usize) -> rusqlite::Result<Vec<u8>> {
-    Ok(row.get_ref(column)?.as_bytes_or_null()?.unwrap_or_default().to_vec())
+    Ok(stored(row, column)?.unwrap_or_default().into_owned())
 }
 
 /// A column's text; what is no text is replaced.
 pub(crate) fn text(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<String>> {
-    let bytes = row.get_ref(column)?.as_bytes_or_null()?;
-    Ok(bytes.map(|bytes| String::from_utf8_lossy(bytes).into_owned()))
+    Ok(stored(row, column)?.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
+}
+
+/// A column's number; nothing for NULL and for what is no whole number.
+pub(crate) fn integer(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<i64>> {
+    Ok(match row.get_ref(column)? {
+        ValueRef::Integer(number) => Some(number),
+        _ => None,
+    })
+}
+
+fn stored<'row>(row: &'row Row<'_>, column: usize) -> rusqlite::Result<Option<Cow<'row, [u8]>>> {
+    Ok(match row.get_ref(column)? {
+        ValueRef::Null => None,
+        ValueRef::Integer(number) => Some(Cow::Owned(number.to_string().into_bytes())),
+        ValueRef::Real(number) => Some(Cow::Owned(number.to_string().into_bytes())),
+        ValueRef::Text(bytes) | ValueRef::Blob(bytes) => Some(Cow::Borrowed(bytes)),
+    })
 }

@@ -6,6 +6,7 @@ use everturn_provider::ProviderError;
 use everturn_provider::management::{DeleteInstanceResult, InstanceFilter};
 use rusqlite::{Connection, OptionalExtension, params};
 
+use crate::columns;
 use crate::moment::stored_ms;
 use crate::operation::{Failure, Order, Scope, Verb};
 
@@ -84,8 +85,9 @@ fn ended_roots(conn: &Connection, filter: &InstanceFilter) -> Result<Vec<String>
     let mut roots = Vec::new();
     match &filter.instance_ids {
         None => {
-            for root in select.query_map(params![before, None::<String>], |row| row.get(0))? {
-                roots.push(root?);
+            // What cannot be named cannot be asked for.
+            for root in select.query_map(params![before, None::<String>], |row| columns::text(row, 0))? {
+                roots.extend(root?);
             }
         }
         Some(ids) => {
@@ -111,7 +113,10 @@ fn tree_of(conn: &Connection, root: String) -> Result<Vec<String>, Failure> {
     let mut tree = vec![root];
     let mut next = 0;
     while let Some(parent) = tree.get(next).cloned() {
-        tree.extend(children(conn, &parent)?);
+        let children = children(conn, &parent)?;
+        // A damaged parent can make a circle of a tree.
+        let new: Vec<String> = children.into_iter().filter(|child| !tree.contains(child)).collect();
+        tree.extend(new);
         next += 1;
     }
     Ok(tree)
@@ -119,7 +124,9 @@ fn tree_of(conn: &Connection, root: String) -> Result<Vec<String>, Failure> {
 
 /// The direct children of an instance, by id.
 pub(crate) fn children(conn: &Connection, parent: &str) -> rusqlite::Result<Vec<String>> {
-    conn.prepare_cached(SELECT_CHILDREN)?.query_map([parent], |row| row.get(0))?.collect()
+    conn.prepare_cached(SELECT_CHILDREN)?
+        .query_map([parent], |row| Ok(columns::text(row, 0)?.unwrap_or_default()))?
+        .collect()
 }
 
 /// Whether the instance's last word is not said: one that continues as new goes on.
@@ -131,7 +138,7 @@ fn is_under_way(conn: &Connection, id: &str) -> Result<bool, Failure> {
 fn find(conn: &Connection, id: &str) -> Result<Option<(i64, Option<String>)>, Failure> {
     Ok(conn
         .prepare_cached(SELECT_INSTANCE)?
-        .query_row([id], |row| Ok((row.get(0)?, row.get(1)?)))
+        .query_row([id], |row| Ok((row.get(0)?, columns::text(row, 1)?)))
         .optional()?)
 }
 

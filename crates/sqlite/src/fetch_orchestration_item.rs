@@ -59,6 +59,19 @@ impl Origin {
             Self::History | Self::Message => 1,
         }
     }
+
+    /// Why a history that was found under an instance's name is not that instance's.
+    fn misfit(&self, instance_id: &str, history: &[Event]) -> Option<String> {
+        match (self, history.first()) {
+            (Self::Row { execution_id, .. }, None) => {
+                Some(format!("the events of execution {execution_id} are missing"))
+            }
+            (_, Some(event)) if event.instance_id != instance_id => {
+                Some(format!("instance {instance_id:?} has the history of instance {:?}", event.instance_id))
+            }
+            _ => None,
+        }
+    }
 }
 
 /// An instance as it was locked for a waiter.
@@ -89,7 +102,7 @@ const SELECT_CANDIDATES: &str = "SELECT i.instance_key, i.ready_seq, i.instance_
      WHERE i.ready_seq > ?1 ORDER BY i.ready_seq LIMIT ?2";
 const SELECT_MESSAGES: &str = "SELECT seq, attempt_count, work_item FROM orchestrator_queue \
      WHERE instance_key = ?1 AND visible_at_ms = 0 ORDER BY seq";
-const TAG_MESSAGES: &str = "UPDATE orchestrator_queue SET tagged = 1, attempt_count = attempt_count + 1 \
+const TAG_MESSAGES: &str = "UPDATE orchestrator_queue SET tagged = 1, attempt_count = min(attempt_count, 4294967294) + 1 \
      WHERE instance_key = ?1 AND visible_at_ms = 0";
 const LOCK_INSTANCE: &str = "UPDATE instances SET lock_token = ?2, locked_until_ms = ?3, lock_ms = ?4, ready_seq = NULL \
      WHERE instance_key = ?1";
@@ -100,8 +113,8 @@ pub(crate) fn candidates(conn: &Connection, after: i64, limit: i64) -> rusqlite:
 }
 
 fn candidate(row: &Row<'_>) -> rusqlite::Result<Candidate> {
-    let startable: bool = row.get(7)?;
-    let execution_id: Option<i64> = row.get(5)?;
+    let startable = columns::integer(row, 7)? == Some(1);
+    let execution_id = columns::integer(row, 5)?;
     let origin = match (execution_id, startable) {
         (Some(execution_id), _) => Origin::Row {
             name: columns::text(row, 3)?.unwrap_or_default(),
@@ -117,10 +130,10 @@ fn candidate(row: &Row<'_>) -> rusqlite::Result<Candidate> {
             Version::parse(&text).map(Some).map_err(|error| format!("pinned version {text:?}: {error}"))
         }
     };
-    let stamp: Option<i64> = row.get(6)?;
+    let stamp = columns::integer(row, 6)?;
     Ok(Candidate {
         key: row.get(0)?,
-        ready_seq: row.get(1)?,
+        ready_seq: columns::integer(row, 1)?.unwrap_or(i64::MAX),
         instance_id: columns::text(row, 2)?.unwrap_or_default(),
         // Without a history there is nothing that could have moved.
         stamp: stamp.filter(|_| !matches!(origin, Origin::Message)).map(|stamp| Stamp(stamp.cast_unsigned())),
@@ -142,7 +155,8 @@ pub(crate) fn assign(
         let mut select = scope.conn.prepare_cached(SELECT_MESSAGES)?;
         let mut rows = select.query([key])?;
         while let Some(row) = rows.next()? {
-            attempt_count = attempt_count.max(row.get::<_, i64>(1)?.saturating_add(1));
+            let attempts_before = columns::integer(row, 1)?.unwrap_or(0);
+            attempt_count = attempt_count.max(attempts_before.saturating_add(1));
             messages.push((row.get(0)?, columns::bytes(row, 2)?));
         }
     }
@@ -223,15 +237,25 @@ async fn complete(provider: &SqliteProvider, turn: AssignedTurn) -> Result<Fetch
     if warm.is_none() {
         if !matches!(origin, Origin::Message) {
             match read::events(provider, key, execution_id).await {
-                Ok(events) => history = events,
+                Ok(events) => {
+                    let damage = origin.misfit(&instance_id, &events);
+                    history_error = history_error.or(damage);
+                    history = events;
+                }
                 Err(error) if error.is_damaged() => {
                     history_error.get_or_insert(error.message);
                 }
                 Err(error) => return Err(error),
             }
         }
-        kv_snapshot =
-            provider.read_with("fetch_orchestration_item", move |conn| kv::snapshot(conn, key)).await?;
+        match provider.read_with("fetch_orchestration_item", move |conn| kv::snapshot(conn, key)).await {
+            Ok(snapshot) => kv_snapshot = snapshot,
+            Err(error) if error.is_damaged() => {
+                history_error
+                    .get_or_insert_with(|| format!("the key-value store is damaged: {}", error.message));
+            }
+            Err(error) => return Err(error),
+        }
     }
     let (orchestration_name, version) = match origin {
         Origin::Row { name, version, .. } => (name, version),

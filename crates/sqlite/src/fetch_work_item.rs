@@ -65,7 +65,7 @@ pub(crate) fn assign(scope: &mut Scope<'_>, waiter: &WorkWaiter) -> Result<Optio
     let (attempts_before, work_item): (i64, Vec<u8>) = scope
         .conn
         .prepare_cached(SELECT_ACTIVITY)?
-        .query_row([seq], |row| Ok((row.get(0)?, columns::bytes(row, 1)?)))?;
+        .query_row([seq], |row| Ok((columns::integer(row, 0)?.unwrap_or(0), columns::bytes(row, 1)?)))?;
     let attempt_count = attempts_before.saturating_add(1);
     let claim = match (&waiter.session, session_id) {
         (Some(session), Some(session_id)) => {
@@ -230,7 +230,8 @@ impl Verb for SpoiledWorkItem {
             .prepare_cached(SELECT_IDENTITY)?
             .query_row([seq], |row| {
                 let id = String::from_utf8(columns::bytes(row, 0)?).unwrap_or_default();
-                Ok((id, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?, row.get::<_, Option<String>>(3)?))
+                let number = |column| Ok::<_, rusqlite::Error>(columns::integer(row, column)?.unwrap_or(0));
+                Ok((id, number(1)?, number(2)?, columns::text(row, 3)?))
             })
             .optional()?;
         let Some((instance, execution_id, activity_id, lock_token)) = found else { return Ok(Spoiled::Gone) };

@@ -80,7 +80,7 @@ macro_rules! refresh_sql {
 pub(crate) const REFRESH: &str = refresh_sql!(" AND lock_token IS NULL");
 const EXPOSE: &str = refresh_sql!("");
 const SELECT_ORPHANED: &str =
-    "SELECT instance_key FROM instances WHERE orphaned = 1 AND lock_token IS NULL LIMIT 64";
+    "SELECT instance_key FROM instances WHERE orphaned = 1 AND startable = 0 AND lock_token IS NULL LIMIT 64";
 const DELETE_VISIBLE: &str = "DELETE FROM orchestrator_queue WHERE instance_key = ?1 AND visible_at_ms = 0";
 const DELETE_EMPTY: &str = "DELETE FROM instances WHERE instance_key = ?1 AND created_at_ms IS NULL \
      AND NOT EXISTS (SELECT 1 FROM executions WHERE executions.instance_key = ?1) \

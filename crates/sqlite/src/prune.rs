@@ -6,6 +6,7 @@ use everturn_provider::ProviderError;
 use everturn_provider::management::{InstanceFilter, PruneOptions, PruneResult};
 use rusqlite::{Connection, OptionalExtension, params};
 
+use crate::columns;
 use crate::delete::DEFAULT_LIMIT;
 use crate::moment::stored_ms;
 use crate::operation::{Failure, Order, Scope, Verb};
@@ -60,7 +61,11 @@ impl Verb for PruneBulk {
     fn run(&self, scope: &mut Scope<'_>) -> Result<PruneResult, Failure> {
         let mut result = PruneResult::default();
         for instance_id in matching(scope.conn, &self.filter)? {
-            prune(scope, &instance_id, &self.options, &mut result)?;
+            match prune(scope, &instance_id, &self.options, &mut result) {
+                // It is told to whoever prunes this instance alone.
+                Err(Failure::Refused(error)) if error.is_damaged() => {}
+                pruned => drop(pruned?),
+            }
         }
         Ok(result)
     }
@@ -73,8 +78,8 @@ fn matching(conn: &Connection, filter: &InstanceFilter) -> Result<Vec<String>, F
     let mut found = Vec::new();
     match &filter.instance_ids {
         None => {
-            for id in select.query_map(params![before, None::<String>, limit], |row| row.get(0))? {
-                found.push(id?);
+            for id in select.query_map(params![before, None::<String>, limit], |row| columns::text(row, 0))? {
+                found.extend(id?);
             }
         }
         Some(ids) => {

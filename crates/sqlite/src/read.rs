@@ -30,6 +30,8 @@ const SELECT_STATUS_EVENTS: &str = "SELECT h.event_id, h.event_data FROM executi
      AND h.event_id IN (e.start_event_id, e.outcome_event_id, (SELECT max(l.event_id) FROM history AS l \
          WHERE l.instance_key = e.instance_key AND l.execution_id = e.execution_id)) \
      WHERE e.instance_key = ?1 AND e.execution_id = ?2 ORDER BY h.event_id";
+const SELECT_ENDED: &str = "SELECT status IN ('Completed', 'Failed') FROM executions \
+     WHERE instance_key = ?1 AND execution_id = ?2";
 const SELECT_NAME: &str = "SELECT orchestration_name, orchestration_version FROM instances \
      WHERE instance_id = ?1 AND created_at_ms IS NOT NULL";
 const SELECT_STATS: &str = "SELECT i.instance_key, coalesce(e.event_count, 0), coalesce(e.event_bytes, 0), \
@@ -118,10 +120,24 @@ async fn all_pages(
 }
 
 fn decode(execution_id: i64, event_id: i64, data: &[u8]) -> Result<Event, ProviderError> {
-    serde_json::from_slice(data).map_err(|error| {
-        let message = format!("event {event_id} of execution {execution_id} is damaged: {error}");
-        ProviderError::damaged("read", message).with_source(error)
-    })
+    let place = || format!("event {event_id} of execution {execution_id} is damaged");
+    let event: Event = serde_json::from_slice(data).map_err(|error| {
+        ProviderError::damaged("read", format!("{}: {error}", place())).with_source(error)
+    })?;
+    if event.event_id == unsigned(event_id) {
+        Ok(event)
+    } else {
+        let message = format!("{}: it says that it is event {}", place(), event.event_id);
+        Err(ProviderError::damaged("read", message))
+    }
+}
+
+/// The same error, saying whose record it is about.
+pub(crate) fn about(instance: &str, mut error: ProviderError) -> ProviderError {
+    if error.is_damaged() {
+        error.message = format!("instance {instance} is damaged: {}", error.message);
+    }
+    error
 }
 
 /// `read`: the newest execution.
@@ -187,17 +203,31 @@ pub(crate) async fn status(
                 .collect::<rusqlite::Result<Vec<_>>>()?;
             // A status that cannot be read does not hide the result of the instance.
             let (status, version) = stored_status(conn, &id).ok().flatten().unwrap_or_default();
-            Ok(Some((execution_id, events, status, version)))
+            let ended = conn
+                .prepare_cached(SELECT_ENDED)?
+                .query_row([key, execution_id], |row| columns::integer(row, 0))?
+                == Some(1);
+            Ok(Some((key, execution_id, events, status, version, ended)))
         })
-        .await?;
-    let Some((execution_id, stored, status, version)) = found else {
+        .await
+        .map_err(|error| about(instance, error))?;
+    let Some((key, execution_id, stored, status, version, ended)) = found else {
         return Ok(OrchestrationStatus::NotFound);
     };
-    let events = stored
+    let mut few = stored
         .iter()
         .map(|(event_id, data)| decode(execution_id, *event_id, data))
         .collect::<Result<Vec<_>, _>>()?;
-    Ok(status_of(&events, status, version))
+    let tells = |event: &Event| match event.kind {
+        EventKind::OrchestrationStarted { .. } => !ended,
+        EventKind::OrchestrationCompleted { .. } | EventKind::OrchestrationFailed { .. } => true,
+        _ => false,
+    };
+    if !few.iter().any(tells) {
+        // What the execution's row says of its events is not so, or there is no start yet: all of them tell.
+        few = events(provider, key, execution_id).await?;
+    }
+    Ok(status_of(&few, status, version))
 }
 
 /// `read_orchestration_name`: from the instance's row, else from its start event.

@@ -11,6 +11,15 @@ use super::world::World;
 /// One of several operations, with how much it is wanted.
 pub(super) type Choice = (u32, BoxedStrategy<Op>);
 
+/// One that exists, more often than not.
+pub(super) fn known_instance(world: &World) -> BoxedStrategy<&'static str> {
+    let known = world.known_instances();
+    if known.is_empty() {
+        return instance().boxed();
+    }
+    Union::new_weighted(vec![(3, select(known).boxed()), (1, instance().boxed())]).boxed()
+}
+
 pub(super) fn instance() -> impl Strategy<Value = &'static str> + Clone {
     select(&INSTANCES[..])
 }
@@ -72,7 +81,7 @@ pub(super) fn event() -> impl Strategy<Value = Ev> {
 
 /// Events with ids from `next_id` on; sometimes with one that is 0, or there already, or far ahead.
 pub(super) fn events(next_id: u64, at_most: usize) -> impl Strategy<Value = Vec<(u64, Ev)>> {
-    let spoilt = weighted(0.12, (any::<u8>(), select(&[0, 1, next_id, next_id + 20][..])));
+    let spoilt = weighted(0.1, (any::<u8>(), select(vec![0, 1, next_id, next_id + 20])));
     (proptest::collection::vec(event(), 0..=at_most), spoilt).prop_map(move |(events, spoilt)| {
         let mut events: Vec<(u64, Ev)> = (next_id..).zip(events).collect();
         if let Some((at, id)) = spoilt
@@ -102,26 +111,29 @@ pub(super) fn parent_of(instance: &str) -> Option<&'static str> {
     }
 }
 
-/// Any message for an instance; starts most of all.
-pub(super) fn message() -> impl Strategy<Value = Item> {
-    let of = |item: fn(&'static str) -> Item| instance().prop_map(item).boxed();
+/// Any message, for a known instance more often than not.
+pub(super) fn message(world: &World) -> BoxedStrategy<Item> {
+    let known = || known_instance(world);
+    let of = |item: fn(&'static str) -> Item| known().prop_map(item).boxed();
+    let starts = if world.known_instances().len() < 2 { 16 } else { 4 };
     let start = instance().prop_map(|instance| match parent_of(instance) {
         Some(parent) => Item::StartChild(instance, parent),
         None => Item::Start(instance),
     });
     Union::new_weighted(vec![
-        (8, start.boxed()),
+        (starts, start.boxed()),
         (1, of(Item::StartUnversioned)),
         (2, of(Item::NextExecution)),
         (6, of(Item::Signal)),
         (3, of(Item::QueueMessage)),
         (2, of(Item::Cancel)),
-        (2, (instance(), moment_ms()).prop_map(|(instance, at_ms)| Item::Timer { instance, at_ms }).boxed()),
-        (1, (instance(), 1..7_u64).prop_map(|(instance, id)| Item::ActivityDone(instance, id)).boxed()),
-        (1, (instance(), 1..7_u64).prop_map(|(instance, id)| Item::ActivityBroke(instance, id)).boxed()),
+        (2, (known(), moment_ms()).prop_map(|(instance, at_ms)| Item::Timer { instance, at_ms }).boxed()),
+        (1, (known(), 1..7_u64).prop_map(|(instance, id)| Item::ActivityDone(instance, id)).boxed()),
+        (1, (known(), 1..7_u64).prop_map(|(instance, id)| Item::ActivityBroke(instance, id)).boxed()),
         (1, of(Item::ChildDone)),
         (1, of(Item::ChildBroke)),
     ])
+    .boxed()
 }
 
 /// Mostly the first, sometimes the second.
@@ -129,5 +141,5 @@ pub(super) fn mostly(
     usual: impl Strategy<Value = Item> + 'static,
     odd: impl Strategy<Value = Item> + 'static,
 ) -> impl Strategy<Value = Item> {
-    Union::new_weighted(vec![(15, usual.boxed()), (1, odd.boxed())])
+    Union::new_weighted(vec![(24, usual.boxed()), (1, odd.boxed())])
 }

@@ -9,20 +9,22 @@ use proptest::strategy::{BoxedStrategy, Union};
 use super::choices::{
     Choice, activity, delay_ms, events, instance, lasting_ms, message, mostly, parent_of, turn_token,
 };
-use super::op::{Base, Decided, Ev, Filter, Naming, Op, Token};
+use super::op::{Base, Decided, Ev, Filter, Item, Naming, Op, Token};
 use super::world::{HeldTurn, World};
 
 pub(super) fn choices(world: &World) -> Vec<Choice> {
     let is_held = !world.live_turns().is_empty();
+    let is_waiting = world.waiting().0 > 0;
     let decided = || {
-        let held: Vec<HeldTurn> = (0..6).filter_map(|age| world.turn_of(Token::Turn(age)).cloned()).collect();
+        let held: Vec<Held> = (0..6).filter_map(|age| Held::of(world, Token::Turn(age))).collect();
+        let message = message(world);
         turn_token(world)
             .prop_flat_map(move |token| {
                 let turn = match token {
                     Token::Turn(age) => held.get(age),
                     Token::Work(_) | Token::NeverIssued => None,
                 };
-                (Just(token), decided(turn))
+                (Just(token), decided(turn, &message))
             })
             .boxed()
     };
@@ -38,18 +40,19 @@ pub(super) fn choices(world: &World) -> Vec<Choice> {
         .prop_map(|(token, delay_ms, refund)| Op::AbandonOrchestrationItem { token, delay_ms, refund });
     let renew = (turn_token(world), lasting_ms())
         .prop_map(|(token, extend_ms)| Op::RenewOrchestrationItemLock { token, extend_ms });
-    let enqueue = (mostly(message(), activity()), delay_ms())
+    let enqueue = (mostly(message(world), activity()), delay_ms())
         .prop_map(|(item, delay_ms)| Op::EnqueueForOrchestrator { item, delay_ms });
     let fetch = (lasting_ms(), filter())
         .prop_map(|(lock_ms, filter)| Op::FetchOrchestrationItem { lock_ms, filter });
     let fetch_turn = (lasting_ms(), filter(), any::<bool>())
         .prop_map(|(lock_ms, filter, kept)| Op::FetchTurn { lock_ms, filter, kept });
-    let pass = select(&[1_u64, 999, 1_000, 5_000, 30_000, 100_000][..]).prop_map(|ms| Op::Pass { ms });
+    let pass = select(&[1_u64, 999, 1_000, 1_000, 5_000, 5_000, 5_000, 30_000, 100_000][..])
+        .prop_map(|ms| Op::Pass { ms });
     vec![
-        (10, pass.boxed()),
-        (22, enqueue.boxed()),
-        (if is_held { 8 } else { 20 }, fetch.boxed()),
-        (if is_held { 6 } else { 12 }, fetch_turn.boxed()),
+        (9, pass.boxed()),
+        (if is_waiting { 12 } else { 30 }, enqueue.boxed()),
+        (if is_waiting { 24 } else { 3 }, fetch.boxed()),
+        (if is_waiting { 16 } else { 3 }, fetch_turn.boxed()),
         (if is_held { 26 } else { 2 }, ack.boxed()),
         (if is_held { 18 } else { 2 }, commit.boxed()),
         (if is_held { 5 } else { 1 }, abandon.boxed()),
@@ -67,23 +70,33 @@ fn filter() -> impl Strategy<Value = Filter> {
     ])
 }
 
+/// A turn in somebody's hands, and where the histories stand that it may write to.
+struct Held {
+    instance: String,
+    /// Executions, each with the id of its next event and how often it is chosen. The first is the fetched one.
+    executions: Vec<(u32, u64, u64)>,
+}
+
+impl Held {
+    fn of(world: &World, token: Token) -> Option<Self> {
+        let HeldTurn { instance, execution, .. } = world.turn_of(token)?;
+        let executions = [(12, *execution), (4, execution + 1), (1, 1), (1, execution + 4)];
+        let standing = |(weight, execution)| (weight, execution, world.next_event_id(instance, execution));
+        Some(Self { instance: instance.clone(), executions: executions.map(standing).to_vec() })
+    }
+}
+
 /// What a turn may decide that was fetched like this.
-fn decided(turn: Option<&HeldTurn>) -> BoxedStrategy<Decided> {
-    let current = turn.map_or(1, |turn| turn.execution);
-    let next_id = turn.map_or(1, |turn| turn.next_event_id);
+fn decided(turn: Option<&Held>, message: &BoxedStrategy<Item>) -> BoxedStrategy<Decided> {
     let parent = turn.and_then(|turn| parent_of(&turn.instance));
-    let execution = Union::new_weighted(vec![
-        (12, Just(current)),
-        (4, Just(current + 1)),
-        (1, Just(1_u64)),
-        (1, Just(current + 4)),
-    ]);
-    execution
-        .prop_flat_map(move |execution| {
-            let next_id = if execution == current { next_id } else { 1 };
+    let executions = turn.map_or_else(|| vec![(1, 1, 1)], |turn| turn.executions.clone());
+    let execution = executions.into_iter().map(|(weight, execution, next_id)| (weight, Just((execution, next_id))));
+    let message = message.clone();
+    Union::new_weighted(execution.collect())
+        .prop_flat_map(move |(execution, next_id)| {
             let items = (
-                vec(mostly(activity(), message()), 0..3),
-                vec(mostly(message(), activity()), 0..3),
+                vec(mostly(activity(), message.clone()), 0..3),
+                vec(mostly(message.clone(), activity()), 0..3),
                 vec((instance(), 1..3_u64, 1..7_u64), 0..3),
             );
             let metadata = (naming(next_id), weighted(0.8, Just(parent)), pin(), status(), output());

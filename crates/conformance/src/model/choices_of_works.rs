@@ -14,7 +14,8 @@ use super::world::{HeldWork, World};
 
 pub(super) fn choices(world: &World) -> Vec<Choice> {
     let is_held = !world.live_works().is_empty();
-    let enqueue = mostly(activity(), message()).prop_map(|item| Op::EnqueueForWorker { item });
+    let is_waiting = world.waiting().1 > 0;
+    let enqueue = mostly(activity(), message(world)).prop_map(|item| Op::EnqueueForWorker { item });
     let fetch = (lasting_ms(), weighted(0.6, (owner(), lasting_ms())), tags())
         .prop_map(|(lock_ms, owner, tags)| Op::FetchWorkItem { lock_ms, owner, tags });
     let abandon = (work_token(world), delay_ms(), any::<bool>())
@@ -27,9 +28,9 @@ pub(super) fn choices(world: &World) -> Vec<Choice> {
     let renew_sessions = (vec(owner(), 0..3), lasting_ms(), moment_ms())
         .prop_map(|(owners, extend_ms, idle_ms)| Op::RenewSessionLock { owners, extend_ms, idle_ms });
     vec![
-        (8, enqueue.boxed()),
-        (if is_held { 6 } else { 14 }, fetch.boxed()),
-        (if is_held { 8 } else { 1 }, ack(world)),
+        (if is_waiting { 5 } else { 10 }, enqueue.boxed()),
+        (if is_waiting { 16 } else { 2 }, fetch.boxed()),
+        (if is_held { 10 } else { 1 }, ack(world)),
         (if is_held { 5 } else { 1 }, abandon.boxed()),
         (if is_held { 3 } else { 1 }, renew.boxed()),
         (2, renew_locks.boxed()),

@@ -70,7 +70,7 @@ impl ReferenceStateMachine for Machine {
         let world = &state.world;
         let mut choices = choices_of_turns::choices(world);
         choices.extend(choices_of_works::choices(world));
-        choices.extend(choices_of_histories::choices());
+        choices.extend(choices_of_histories::choices(world));
         Union::new_weighted(choices).boxed()
     }
 

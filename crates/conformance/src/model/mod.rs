@@ -52,7 +52,7 @@ use machine::Machine;
 use tally::Tally;
 
 /// How many operations a sequence has.
-const LENGTH: RangeInclusive<usize> = 10..=60;
+const LENGTH: RangeInclusive<usize> = 20..=60;
 /// How many simpler sequences are tried once one has failed.
 const SHRINKS_MAX: u32 = 20_000;
 
@@ -147,9 +147,18 @@ fn run_case<F: ProviderFactory>(
 ///
 /// ```
 /// use everturn_conformance::model::{Filter::*, Item::*, Op::*, replay};
-/// # mod memory { include!("../../tests/it/memory_factory.rs"); }
+/// # use std::sync::Arc;
+/// # use everturn_provider::{ManualClock, MemoryProvider, Provider};
+/// # struct MyFactory(Arc<ManualClock>);
+/// # #[async_trait::async_trait]
+/// # impl everturn_conformance::ProviderFactory for MyFactory {
+/// #     fn clock(&self) -> Arc<ManualClock> { Arc::clone(&self.0) }
+/// #     async fn open(&self) -> Arc<dyn Provider> { Arc::new(MemoryProvider::with_clock(self.clock())) }
+/// #     async fn damage_event(&self, _: &Arc<dyn Provider>, _: &str, _: u64, _: u64) {}
+/// # }
+/// # let my_factory = MyFactory(Arc::new(ManualClock::new(0)));
 ///
-/// replay(memory::MemoryFactory::new(), &vec![
+/// replay(my_factory, &vec![
 ///     EnqueueForOrchestrator { item: Start("a"), delay_ms: None },
 ///     FetchOrchestrationItem { lock_ms: 30000, filter: Everything },
 /// ]);

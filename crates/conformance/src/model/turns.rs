@@ -87,7 +87,6 @@ impl World {
             token,
             instance: item.instance.clone(),
             execution: item.execution_id,
-            next_event_id: item.history.last().map_or(1, |event| event.event_id + 1),
             stamp,
             locked_until_ms: self.now_ms().saturating_add(lock_ms),
             ended: false,

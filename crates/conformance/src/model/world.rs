@@ -10,7 +10,8 @@ use everturn_provider::{
 };
 
 use super::answer::Answer;
-use super::op::{Item, Op, Token};
+use super::machine::at_once;
+use super::op::{INSTANCES, Item, Op, Token};
 use crate::items;
 
 /// When every world begins.
@@ -33,7 +34,6 @@ pub(crate) struct HeldTurn {
     pub(crate) token: String,
     pub(crate) instance: String,
     pub(crate) execution: u64,
-    pub(crate) next_event_id: u64,
     pub(crate) stamp: Option<Stamp>,
     pub(crate) locked_until_ms: u64,
     pub(crate) ended: bool,
@@ -192,6 +192,24 @@ impl World {
             .filter(|(_, work)| !work.ended && now_ms < work.locked_until_ms)
             .map(|(age, _)| Token::Work(age))
             .collect()
+    }
+
+    /// The instances that exist. Of a world in memory, which never waits.
+    pub(super) fn known_instances(&self) -> Vec<&'static str> {
+        let listed = at_once(self.admin().list_instances()).unwrap_or_default();
+        INSTANCES.into_iter().filter(|id| listed.iter().any(|listed| listed == id)).collect()
+    }
+
+    /// The id that the next event of an execution would have. Of a world in memory, which never waits.
+    pub(super) fn next_event_id(&self, instance: &str, execution: u64) -> u64 {
+        let history = at_once(self.provider.read_with_execution(instance, execution)).unwrap_or_default();
+        history.last().map_or(1, |event| event.event_id + 1)
+    }
+
+    /// How many rows are in nobody's hands, of messages and of activities. Of a world in memory, which never waits.
+    pub(super) fn waiting(&self) -> (usize, usize) {
+        let depths = at_once(self.admin().get_queue_depths()).unwrap_or_default();
+        (depths.orchestrator_queue, depths.worker_queue)
     }
 
     /// A fresh token was handed out: none like it may have been before.

@@ -84,7 +84,6 @@ async fn the_time_is_the_nodes_in_milliseconds(store: Store) {
     let options = RuntimeOptions { clock: Arc::new(ManualClock::new(1_234_567)), ..quick() };
     let node = NodeUnderTest::start(store.provider(), echo(), orchestrations(), options).await;
     node.client.start_orchestration("i", "GuidAndTime", "").await.unwrap();
-    node.client.raise_event("i", "go", "lost").await.unwrap();
     let told = async || {
         let status = node.client.get_orchestration_status("i").await.unwrap();
         matches!(status, OrchestrationStatus::Running { custom_status: Some(text), .. }

@@ -1,10 +1,10 @@
 //! The storage contract, on the in-memory provider.
 
 use std::any::Any;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
-use everturn_conformance::{ProviderFactory, WorkerRowDamage};
+use everturn_conformance::{DefaultBodies, ProviderFactory, WorkerRowDamage};
 use everturn_provider::{ManualClock, MemoryProvider, Provider};
 
 struct MemoryFactory(Arc<ManualClock>);
@@ -12,6 +12,23 @@ struct MemoryFactory(Arc<ManualClock>);
 impl MemoryFactory {
     fn new() -> Self {
         Self(Arc::new(ManualClock::new(1_700_000_000_000)))
+    }
+}
+
+/// The same provider, with the default body of every method that has one.
+struct BareFactory {
+    whole: MemoryFactory,
+    opened: OnceLock<Arc<dyn Provider>>,
+}
+
+impl BareFactory {
+    fn new() -> Self {
+        Self { whole: MemoryFactory::new(), opened: OnceLock::new() }
+    }
+
+    /// The provider behind the bare one: damage is done to it.
+    fn opened(&self) -> &Arc<dyn Provider> {
+        self.opened.get().expect("the provider is open")
     }
 }
 
@@ -54,4 +71,46 @@ impl ProviderFactory for MemoryFactory {
     }
 }
 
+#[async_trait]
+impl ProviderFactory for BareFactory {
+    fn clock(&self) -> Arc<ManualClock> {
+        self.whole.clock()
+    }
+
+    async fn open(&self) -> Arc<dyn Provider> {
+        let provider = self.whole.open().await;
+        assert!(self.opened.set(Arc::clone(&provider)).is_ok(), "it is opened once");
+        Arc::new(DefaultBodies::over(provider))
+    }
+
+    async fn damage_event(&self, _: &Arc<dyn Provider>, instance: &str, execution_id: u64, event_id: u64) {
+        self.whole.damage_event(self.opened(), instance, execution_id, event_id).await;
+    }
+
+    async fn damage_orchestrator_rows(&self, _: &Arc<dyn Provider>, instance: &str) -> bool {
+        self.whole.damage_orchestrator_rows(self.opened(), instance).await
+    }
+
+    async fn damage_worker_rows(
+        &self,
+        _: &Arc<dyn Provider>,
+        instance: &str,
+        damage: WorkerRowDamage,
+    ) -> bool {
+        self.whole.damage_worker_rows(self.opened(), instance, damage).await
+    }
+
+    fn keeps_stamps(&self) -> bool {
+        false
+    }
+}
+
 everturn_conformance::provider_tests!(MemoryFactory::new());
+everturn_conformance::model_test!(MemoryFactory::new(), cases: 100);
+
+mod with_default_bodies {
+    use super::BareFactory;
+
+    everturn_conformance::provider_tests!(BareFactory::new());
+    everturn_conformance::model_test!(BareFactory::new(), cases: 20);
+}

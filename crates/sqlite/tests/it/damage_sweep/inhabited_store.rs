@@ -31,6 +31,9 @@ pub(crate) async fn inhabited() -> Store {
             for instance in [DAMAGED, SOUND[0], SOUND[1]] {
                 settle(&provider, instance).await;
             }
+            for instance in [DAMAGED, SOUND[0], SOUND[1]] {
+                send(&provider, instance).await;
+            }
             provider.close().await;
             note_set_aside(&store.path());
             std::fs::read(store.path()).unwrap()
@@ -101,7 +104,7 @@ fn work(instance: &str, id: u64, session_id: Option<String>, tag: Option<&str>) 
     }
 }
 
-/// Two executions, both parts of the key-value store, a custom status, two messages and three activities.
+/// Two executions, both parts of the key-value store, a custom status and three activities.
 async fn settle(provider: &SqliteProvider, instance: &str) {
     provider.enqueue_for_orchestrator(start(instance), None).await.unwrap();
     let (_, token, _) = fetch(provider).await.unwrap();
@@ -149,6 +152,10 @@ async fn settle(provider: &SqliteProvider, instance: &str) {
         work(instance, 4, None, Some("gpu")),
     ];
     provider.ack_orchestration_item(&token, 2, second, activities, vec![], pinned(), vec![]).await.unwrap();
+}
+
+/// A message that is visible and one that is not yet.
+async fn send(provider: &SqliteProvider, instance: &str) {
     provider.enqueue_for_orchestrator(signal(instance), None).await.unwrap();
     let timer = WorkItem::TimerFired {
         instance: instance.to_owned(),
