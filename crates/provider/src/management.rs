@@ -201,7 +201,10 @@ pub trait ProviderAdmin: Any + Send + Sync {
         let mut all_ids = vec![instance_id.to_owned()];
         let mut next = 0;
         while let Some(parent) = all_ids.get(next).cloned() {
-            all_ids.extend(self.list_children(&parent).await?);
+            let children = self.list_children(&parent).await?;
+            // A damaged record can make a circle of a tree.
+            let new: Vec<String> = children.into_iter().filter(|child| !all_ids.contains(child)).collect();
+            all_ids.extend(new);
             next += 1;
         }
         Ok(InstanceTree { root_id: instance_id.to_owned(), all_ids })

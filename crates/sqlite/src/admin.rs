@@ -3,8 +3,8 @@
 use async_trait::async_trait;
 use everturn_core::Event;
 use everturn_provider::management::{
-    DeleteInstanceResult, ExecutionInfo, InstanceFilter, InstanceInfo, PruneOptions, PruneResult,
-    QueueDepths, SystemMetrics,
+    DeleteInstanceResult, ExecutionInfo, InstanceFilter, InstanceInfo, InstanceTree, PruneOptions,
+    PruneResult, QueueDepths, SystemMetrics,
 };
 use everturn_provider::{ProviderAdmin, ProviderError};
 use rusqlite::{OptionalExtension, Row, params};
@@ -48,10 +48,8 @@ const PARENT: &str =
 #[async_trait]
 impl ProviderAdmin for SqliteProvider {
     async fn list_instances(&self) -> Result<Vec<String>, ProviderError> {
-        self.read_with("list_instances", |conn| {
-            conn.prepare_cached(LIST)?.query_map([], listed)?.collect()
-        })
-        .await
+        self.read_with("list_instances", |conn| conn.prepare_cached(LIST)?.query_map([], listed)?.collect())
+            .await
     }
 
     async fn list_instances_by_status(&self, status: &str) -> Result<Vec<String>, ProviderError> {
@@ -170,6 +168,13 @@ impl ProviderAdmin for SqliteProvider {
             })
             .await?;
         found.ok_or_else(|| not_found("get_parent_id", instance_id))
+    }
+
+    async fn get_instance_tree(&self, instance_id: &str) -> Result<InstanceTree, ProviderError> {
+        let root_id = instance_id.to_owned();
+        let root = root_id.clone();
+        let all_ids = self.read_with("get_instance_tree", move |conn| delete::tree_of(conn, root)).await?;
+        Ok(InstanceTree { root_id, all_ids })
     }
 
     async fn delete_instances_atomic(

@@ -20,11 +20,16 @@ const CAREFUL_BATCHES: u32 = 1_000;
 
 /// Why a batch was lost.
 #[derive(Debug)]
-pub(crate) struct Lost(pub(crate) String);
+pub(crate) enum Lost {
+    /// The store could not.
+    Storage(String),
+    /// Something was refused after it had written, without a savepoint to go back to.
+    RefusedLate,
+}
 
 impl From<rusqlite::Error> for Lost {
     fn from(error: rusqlite::Error) -> Self {
-        Self(error.to_string())
+        Self::Storage(error.to_string())
     }
 }
 
@@ -154,7 +159,7 @@ impl Writer {
     ///
     /// With a savepoint it can be undone. Most need none, because they check before they write; the pages a savepoint
     /// copies are a quarter of a step's cost. If such a one is refused too late all the same, its row is damaged: the
-    /// batch is lost, its operations run again, and for a while every operation gets its savepoint.
+    /// batch runs again, and for a while every operation gets its savepoint.
     pub(crate) fn whole(
         &self,
         undoable: bool,
@@ -176,7 +181,7 @@ impl Writer {
         let effects = scope.effects;
         if !kept && self.conn.is_autocommit() {
             // The error took the whole transaction with it; nothing more may run in this batch.
-            return Err(Lost("the transaction was rolled back by an error in it".to_owned()));
+            return Err(Lost::Storage("the transaction was rolled back by an error in it".to_owned()));
         }
         match (kept, undoable) {
             (true, true) => execute(&self.conn, "RELEASE operation")?,
@@ -185,7 +190,7 @@ impl Writer {
                 execute(&self.conn, "RELEASE operation")?;
             }
             (false, false) if self.conn.total_changes() != changes_before => {
-                return Err(Lost("an operation was refused after it had written".to_owned()));
+                return Err(Lost::RefusedLate);
             }
             _ => {}
         }
@@ -282,8 +287,7 @@ impl Writer {
         metrics::counter!("everturn_sqlite_batches_lost_total").increment(1);
         let Batch { todo, done, assigned, no_turn, no_work, alone, .. } = batch;
         self.wait_on(assigned);
-        self.next_due_ms = None;
-        self.passed_over = None;
+        self.forget_looks();
         if !alone {
             // Whoever waits looks again after a pause, or when one of the operations succeeds alone.
             self.look = Look::default();
@@ -303,6 +307,23 @@ impl Writer {
         } else {
             operations.for_each(|operation| self.run_alone(operation));
         }
+    }
+
+    /// The batch runs again, with a savepoint for every operation: nobody is told anything yet.
+    pub(crate) fn run_again_carefully(&mut self, batch: Batch) {
+        if let Err(error) = execute(&self.conn, "ROLLBACK") {
+            self.lose(batch, &error.to_string());
+            return;
+        }
+        self.careful_batches = CAREFUL_BATCHES;
+        let Batch { todo, done, assigned, no_turn, no_work, .. } = batch;
+        let newer = std::mem::take(&mut self.pending);
+        self.pending = done.into_iter().chain(todo).chain(newer).collect();
+        self.wait_on(assigned);
+        no_turn.into_iter().for_each(|waiter| self.turns.rejoin(waiter));
+        no_work.into_iter().for_each(|waiter| self.work.rejoin(waiter));
+        self.forget_looks();
+        self.look = Look::EVERYWHERE;
     }
 
     fn run_alone(&mut self, operation: Box<dyn Operation>) {

@@ -31,3 +31,8 @@ fn stored<'row>(row: &'row Row<'_>, column: usize) -> rusqlite::Result<Option<Co
         ValueRef::Text(bytes) | ValueRef::Blob(bytes) => Some(Cow::Borrowed(bytes)),
     })
 }
+
+/// A column that says yes or no; what says neither is a no.
+pub(crate) fn flag(row: &Row<'_>, column: usize) -> rusqlite::Result<bool> {
+    Ok(integer(row, column)?.is_some_and(|number| number != 0))
+}

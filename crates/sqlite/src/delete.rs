@@ -109,14 +109,13 @@ fn any_under_way(conn: &Connection, ids: &[String]) -> Result<bool, Failure> {
     Ok(false)
 }
 
-fn tree_of(conn: &Connection, root: String) -> Result<Vec<String>, Failure> {
+/// An instance and all its descendants, the root first, each once.
+pub(crate) fn tree_of(conn: &Connection, root: String) -> rusqlite::Result<Vec<String>> {
+    let mut seen = HashSet::from([root.clone()]);
     let mut tree = vec![root];
     let mut next = 0;
     while let Some(parent) = tree.get(next).cloned() {
-        let children = children(conn, &parent)?;
-        // A damaged parent can make a circle of a tree.
-        let new: Vec<String> = children.into_iter().filter(|child| !tree.contains(child)).collect();
-        tree.extend(new);
+        tree.extend(children(conn, &parent)?.into_iter().filter(|child| seen.insert(child.clone())));
         next += 1;
     }
     Ok(tree)

@@ -19,8 +19,9 @@ const FUTURE_MAX: i64 = 64;
 const DUE_MESSAGES: &str = "SELECT seq, instance_key FROM orchestrator_queue \
      WHERE visible_at_ms > 0 AND visible_at_ms <= ?1 ORDER BY visible_at_ms LIMIT ?2";
 const SHOW_MESSAGE: &str = "UPDATE orchestrator_queue SET visible_at_ms = 0 WHERE seq = ?1";
-const SHOW_ACTIVITIES: &str = "UPDATE worker_queue SET visible_at_ms = 0, ready = 1 WHERE seq IN \
-     (SELECT seq FROM worker_queue WHERE visible_at_ms > 0 AND visible_at_ms <= ?1 LIMIT ?2)";
+const DUE_ACTIVITIES: &str = "SELECT seq FROM worker_queue \
+     WHERE visible_at_ms > 0 AND visible_at_ms <= ?1 ORDER BY visible_at_ms LIMIT ?2";
+const SHOW_ACTIVITY: &str = "UPDATE worker_queue SET visible_at_ms = 0, ready = 1 WHERE seq = ?1";
 const EXPIRED_INSTANCES: &str = "SELECT instance_key, lock_token FROM instances \
      WHERE lock_token IS NOT NULL AND ready_seq IS NULL AND locked_until_ms <= ?1 LIMIT ?2";
 const EXPIRED_ACTIVITIES: &str = "SELECT seq, lock_token FROM worker_queue \
@@ -45,72 +46,112 @@ const CAP_INSTANCE: &str =
 const CAP_ACTIVITY: &str =
     "UPDATE worker_queue SET locked_until_ms = min(locked_until_ms, ?2) WHERE seq = ?1";
 const NEXT_DUE: &str = "SELECT min(at_ms) FROM ( \
-     SELECT min(visible_at_ms) AS at_ms FROM orchestrator_queue WHERE visible_at_ms > 0 \
-     UNION ALL SELECT min(visible_at_ms) FROM worker_queue WHERE visible_at_ms > 0 \
-     UNION ALL SELECT min(locked_until_ms) FROM instances WHERE lock_token IS NOT NULL AND ready_seq IS NULL \
-     UNION ALL SELECT min(locked_until_ms) FROM worker_queue WHERE lock_token IS NOT NULL AND ready = 0 \
+     SELECT min(visible_at_ms) AS at_ms FROM orchestrator_queue WHERE visible_at_ms > 0 AND visible_at_ms > ?1 \
+     UNION ALL SELECT min(visible_at_ms) FROM worker_queue WHERE visible_at_ms > 0 AND visible_at_ms > ?1 \
+     UNION ALL SELECT min(locked_until_ms) FROM instances \
+         WHERE lock_token IS NOT NULL AND ready_seq IS NULL AND locked_until_ms > ?1 \
+     UNION ALL SELECT min(locked_until_ms) FROM worker_queue \
+         WHERE lock_token IS NOT NULL AND ready = 0 AND locked_until_ms > ?1 \
      UNION ALL SELECT min(lease_until_ms) FROM sessions WHERE lease_until_ms > ?1)";
 
-/// The earliest wall time at which something becomes due.
-pub(crate) fn next(conn: &Connection, now: Moment) -> rusqlite::Result<Option<i64>> {
-    conn.prepare_cached(NEXT_DUE)?.query_row([now.wall_ms], |row| row.get(0))
+/// The earliest wall time after `woken_ms` at which something becomes due. What was due before and did not change cannot
+/// be helped.
+pub(crate) fn next(conn: &Connection, woken_ms: i64) -> rusqlite::Result<Option<i64>> {
+    conn.prepare_cached(NEXT_DUE)?.query_row([woken_ms], |row| columns::integer(row, 0))
 }
 
-/// Makes visible what has become due, and ready what was locked by a lock that has ended.
-pub(crate) fn wake(scope: &mut Scope<'_>, future: &mut FutureLocks) -> Result<(), Failure> {
-    show_messages(scope)?;
-    let shown = scope.conn.prepare_cached(SHOW_ACTIVITIES)?.execute([scope.now.wall_ms, WAKE_MAX])?;
-    scope.effects.work |= shown > 0;
-    expire_by_wall(scope)?;
+/// Makes visible what has become due, and ready what was locked by a lock that has ended. Says whether there is more.
+pub(crate) fn wake(scope: &mut Scope<'_>, future: &mut FutureLocks) -> Result<bool, Failure> {
+    let mut more = false;
+    for (seq, key) in due_rows(scope, DUE_MESSAGES, &mut more)? {
+        one(scope, |scope| {
+            scope.conn.prepare_cached(SHOW_MESSAGE)?.execute([seq])?;
+            key.map_or(Ok(()), |key| inbox::refresh(scope, key))
+        })?;
+    }
+    for (seq, _) in due_rows(scope, DUE_ACTIVITIES, &mut more)? {
+        one(scope, |scope| {
+            scope.conn.prepare_cached(SHOW_ACTIVITY)?.execute([seq])?;
+            Ok(())
+        })?;
+    }
+    more |= expire_by_wall(scope)?;
     let ended: Vec<String> = scope.own_locks.ended(scope.now).map(str::to_owned).collect();
     for token in ended {
-        expose(scope, &token)?;
+        one(scope, |scope| expose(scope, &token))?;
         scope.effects.released.push(token);
     }
     for token in future.locks.ended(scope, &[FUTURE_INSTANCES, FUTURE_ACTIVITIES])? {
-        expose(scope, &token)?;
+        one(scope, |scope| expose(scope, &token))?;
     }
     for session_id in future.leases.ended(scope, &[FUTURE_LEASES])? {
         scope.conn.prepare_cached(END_LEASE)?.execute(params![session_id, scope.now.wall_ms])?;
     }
     // A lease that ended may have freed a session whose activities wait.
     scope.effects.work = true;
+    Ok(more)
+}
+
+/// Does one thing whole or not at all. What a damaged row refuses does not keep the others from waking.
+fn one(
+    scope: &mut Scope<'_>,
+    run: impl FnOnce(&mut Scope<'_>) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    scope.conn.prepare_cached("SAVEPOINT one")?.execute([])?;
+    match run(scope) {
+        Ok(()) => {}
+        Err(Failure::Refused(error)) => {
+            tracing::warn!(target: "everturn::providers::sqlite", %error, "a damaged row does not wake");
+            scope.conn.prepare_cached("ROLLBACK TO one")?.execute([])?;
+        }
+        Err(storage) => return Err(storage),
+    }
+    scope.conn.prepare_cached("RELEASE one")?.execute([])?;
     Ok(())
 }
 
-fn show_messages(scope: &mut Scope<'_>) -> Result<(), Failure> {
-    let due: Vec<(i64, i64)> = scope
-        .conn
-        .prepare_cached(DUE_MESSAGES)?
-        .query_map([scope.now.wall_ms, WAKE_MAX], |row| Ok((row.get(0)?, row.get(1)?)))?
-        .collect::<rusqlite::Result<_>>()?;
-    for (seq, key) in due {
-        scope.conn.prepare_cached(SHOW_MESSAGE)?.execute([seq])?;
-        inbox::refresh(scope, key)?;
+/// Rows that have become due: their id, and the instance of a message. Says whether there are more.
+fn due_rows(scope: &Scope<'_>, select: &str, more: &mut bool) -> Result<Vec<(i64, Option<i64>)>, Failure> {
+    let mut select = scope.conn.prepare_cached(select)?;
+    let has_instance = select.column_count() > 1;
+    let mut rows = select.query([scope.now.wall_ms, WAKE_MAX])?;
+    let mut due = Vec::new();
+    while let Some(row) = rows.next()? {
+        due.push((row.get(0)?, if has_instance { columns::integer(row, 1)? } else { None }));
     }
-    Ok(())
+    *more |= is_full(&due);
+    Ok(due)
+}
+
+fn is_full<T>(rows: &[T]) -> bool {
+    i64::try_from(rows.len()).is_ok_and(|rows| rows >= WAKE_MAX)
 }
 
 /// Locks whose end has come by the wall clock. Those of this process go by its monotonic clock: if that says
-/// otherwise, the wall clock jumped, and their end moves with it.
-fn expire_by_wall(scope: &mut Scope<'_>) -> Result<(), Failure> {
-    for (key, left) in expired(scope, EXPIRED_INSTANCES)? {
-        match left {
+/// otherwise, the wall clock jumped, and their end moves with it. Says whether there are more.
+fn expire_by_wall(scope: &mut Scope<'_>) -> Result<bool, Failure> {
+    let instances = expired(scope, EXPIRED_INSTANCES)?;
+    let activities = expired(scope, EXPIRED_ACTIVITIES)?;
+    let more = is_full(&instances) || is_full(&activities);
+    for (key, left) in instances {
+        one(scope, |scope| match left {
             Some(until_ms) => {
-                scope.conn.prepare_cached(EXTEND_INSTANCE)?.execute([key, until_ms]).map(|_| ())?
+                scope.conn.prepare_cached(EXTEND_INSTANCE)?.execute([key, until_ms])?;
+                Ok(())
             }
-            None => expose_instance(scope, key)?,
-        }
+            None => expose_instance(scope, key),
+        })?;
     }
-    for (seq, left) in expired(scope, EXPIRED_ACTIVITIES)? {
-        match left {
+    for (seq, left) in activities {
+        one(scope, |scope| match left {
             Some(until_ms) => {
-                scope.conn.prepare_cached(EXTEND_ACTIVITY)?.execute([seq, until_ms]).map(|_| ())?
+                scope.conn.prepare_cached(EXTEND_ACTIVITY)?.execute([seq, until_ms])?;
+                Ok(())
             }
-            None => expose_activity(scope, seq)?,
-        }
+            None => expose_activity(scope, seq),
+        })?;
     }
-    Ok(())
+    Ok(more)
 }
 
 /// Rows whose lock has ended by the wall clock, and until when it lasts if it is ours and has not.
@@ -197,7 +238,10 @@ impl Sightings {
             let mut rows = select.query([now.wall_ms, FUTURE_MAX])?;
             while let Some(row) = rows.next()? {
                 let token = columns::text(row, 0)?.unwrap_or_default();
-                let (until_ms, lock_ms): (i64, i64) = (row.get(1)?, row.get(2)?);
+                let (Some(until_ms), Some(lock_ms)) = (columns::integer(row, 1)?, columns::integer(row, 2)?)
+                else {
+                    continue;
+                };
                 let from_the_future = until_ms.saturating_sub(lock_ms) > now.wall_ms;
                 if !from_the_future || scope.own_locks.deadline(&token).is_some() {
                     continue;

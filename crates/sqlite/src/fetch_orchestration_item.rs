@@ -8,6 +8,7 @@ use everturn_core::{Event, EventKind, WorkItem};
 use everturn_provider::{
     DispatcherCapabilityFilter, FetchedTurn, LentInstance, OrchestrationItem, ProviderError, Stamp, WarmView,
 };
+use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Row, params};
 use semver::Version;
 
@@ -28,6 +29,8 @@ pub(crate) struct Candidate {
     pub(crate) key: i64,
     pub(crate) ready_seq: i64,
     pub(crate) instance_id: String,
+    /// Whether its row has an id at all.
+    is_named: bool,
     origin: Origin,
     stamp: Option<Stamp>,
     /// The pin of its execution, or why it cannot be read.
@@ -112,31 +115,34 @@ pub(crate) fn candidates(conn: &Connection, after: i64, limit: i64) -> rusqlite:
     conn.prepare_cached(SELECT_CANDIDATES)?.query_map([after, limit], candidate)?.collect()
 }
 
+/// Reads a candidate, whatever is in its columns: a damaged instance comes as such.
 fn candidate(row: &Row<'_>) -> rusqlite::Result<Candidate> {
-    let startable = columns::integer(row, 7)? == Some(1);
-    let execution_id = columns::integer(row, 5)?;
+    let created = row.get_ref(5)? != ValueRef::Null;
+    let (execution_id, startable) = (columns::integer(row, 5)?, columns::flag(row, 7)?);
     let origin = match (execution_id, startable) {
-        (Some(execution_id), _) => Origin::Row {
-            name: columns::text(row, 3)?.unwrap_or_default(),
-            version: columns::text(row, 4)?.unwrap_or_default(),
-            execution_id,
-        },
+        (Some(execution_id), _) => {
+            let name = columns::text(row, 3)?.unwrap_or_default();
+            Origin::Row { name, version: columns::text(row, 4)?.unwrap_or_default(), execution_id }
+        }
         (None, true) => Origin::History,
         (None, false) => Origin::Message,
     };
     let pin = match columns::text(row, 8)? {
+        _ if created && execution_id.is_none() => Err("current execution is damaged".to_owned()),
         None => Ok(None),
         Some(text) => {
             Version::parse(&text).map(Some).map_err(|error| format!("pinned version {text:?}: {error}"))
         }
     };
-    let stamp = columns::integer(row, 6)?;
+    let stamp = columns::integer(row, 6)?.filter(|_| !matches!(origin, Origin::Message));
     Ok(Candidate {
         key: row.get(0)?,
+        // What is no number comes after all numbers.
         ready_seq: columns::integer(row, 1)?.unwrap_or(i64::MAX),
+        is_named: row.get_ref(2)? != ValueRef::Null,
         instance_id: columns::text(row, 2)?.unwrap_or_default(),
         // Without a history there is nothing that could have moved.
-        stamp: stamp.filter(|_| !matches!(origin, Origin::Message)).map(|stamp| Stamp(stamp.cast_unsigned())),
+        stamp: stamp.map(|stamp| Stamp(stamp.cast_unsigned())),
         origin,
         pin,
     })
@@ -149,6 +155,9 @@ pub(crate) fn assign(
     waiter: &TurnWaiter,
 ) -> Result<Option<AssignedTurn>, Failure> {
     let key = candidate.key;
+    if !candidate.is_named {
+        return Err(ProviderError::damaged("", format!("instance row {key} names no instance")).into());
+    }
     let mut messages = Vec::new();
     let mut attempt_count = 0_i64;
     {
@@ -164,7 +173,6 @@ pub(crate) fn assign(
         inbox::refresh(scope, key)?;
         return Ok(None);
     }
-    scope.conn.prepare_cached(TAG_MESSAGES)?.execute([key])?;
     let token = new_token(scope.clock, key);
     let lock_ms = length_ms(waiter.lock_timeout);
     scope.conn.prepare_cached(LOCK_INSTANCE)?.execute(params![
@@ -173,6 +181,7 @@ pub(crate) fn assign(
         scope.now.wall_after(waiter.lock_timeout),
         stored_ms(lock_ms)
     ])?;
+    scope.conn.prepare_cached(TAG_MESSAGES)?.execute([key])?;
     scope.effects.held.push((token.clone(), scope.now, lock_ms));
     let lent = match (&waiter.warm, candidate.stamp, &candidate.pin) {
         (Some(warm), Some(stamp), Ok(_)) => {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use everturn_core::{ErrorDetails, WorkItem};
 use everturn_provider::{ProviderError, SessionFetchConfig, TagFilter};
-use rusqlite::{OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, params};
 use tokio::time::Instant;
 
 use crate::columns;
@@ -44,10 +44,18 @@ const OLDEST_OF_ALL: &str = "SELECT seq FROM worker_queue NOT INDEXED \
 const SESSION_ROWS: &str = "SELECT w.seq, w.session_id, w.tag FROM worker_queue AS w \
      INDEXED BY worker_queue_session_ready LEFT JOIN sessions AS s ON s.session_id = w.session_id \
      WHERE w.ready = 1 AND w.session_id IS NOT NULL \
-     AND (s.session_id IS NULL OR s.lease_until_ms <= ?1 OR s.owner_id = ?2) ORDER BY w.seq";
+     AND (s.session_id IS NULL OR typeof(s.lease_until_ms) <> 'integer' \
+     OR s.lease_until_ms <= ?1 OR s.owner_id = ?2) ORDER BY w.seq";
+const SESSIONS_WAIT: &str = "SELECT 1 FROM worker_queue INDEXED BY worker_queue_session_ready \
+     WHERE ready = 1 AND session_id IS NOT NULL LIMIT 1";
 const SELECT_ACTIVITY: &str = "SELECT attempt_count, work_item FROM worker_queue WHERE seq = ?1";
 const LOCK_ACTIVITY: &str = "UPDATE worker_queue SET lock_token = ?2, locked_until_ms = ?3, lock_ms = ?4, ready = 0, \
      attempt_count = ?5 WHERE seq = ?1";
+
+/// Whether any activity that is bound to a session is ready.
+pub(crate) fn sessions_wait(conn: &Connection) -> rusqlite::Result<bool> {
+    conn.prepare_cached(SESSIONS_WAIT)?.exists([])
+}
 
 /// Locks the oldest activity that the waiter may take.
 pub(crate) fn assign(scope: &mut Scope<'_>, waiter: &WorkWaiter) -> Result<Option<AssignedWork>, Failure> {
@@ -67,12 +75,6 @@ pub(crate) fn assign(scope: &mut Scope<'_>, waiter: &WorkWaiter) -> Result<Optio
         .prepare_cached(SELECT_ACTIVITY)?
         .query_row([seq], |row| Ok((columns::integer(row, 0)?.unwrap_or(0), columns::bytes(row, 1)?)))?;
     let attempt_count = attempts_before.saturating_add(1);
-    let claim = match (&waiter.session, session_id) {
-        (Some(session), Some(session_id)) => {
-            Some(sessions::claim(scope, &session_id, &session.owner_id, session.lock_timeout)?)
-        }
-        _ => None,
-    };
     let token = new_token(scope.clock, seq);
     let lock_ms = length_ms(waiter.lock_timeout);
     let until_ms = scope.now.wall_after(waiter.lock_timeout);
@@ -83,6 +85,12 @@ pub(crate) fn assign(scope: &mut Scope<'_>, waiter: &WorkWaiter) -> Result<Optio
         stored_ms(lock_ms),
         attempt_count
     ])?;
+    let claim = match (&waiter.session, session_id) {
+        (Some(session), Some(session_id)) => {
+            Some(sessions::claim(scope, &session_id, &session.owner_id, session.lock_timeout)?)
+        }
+        _ => None,
+    };
     scope.effects.held.push((token.clone(), scope.now, lock_ms));
     let attempt_count = u32::try_from(attempt_count).unwrap_or(u32::MAX);
     Ok(Some(AssignedWork { token, at: scope.now, lock_ms, claim, work_item, attempt_count }))

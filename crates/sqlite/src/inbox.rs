@@ -4,6 +4,7 @@ use everturn_core::{WorkItem, kind_of};
 use everturn_provider::ProviderError;
 use rusqlite::{Connection, OptionalExtension, params};
 
+use crate::columns;
 use crate::moment::stored_ms;
 use crate::operation::{Failure, Scope};
 
@@ -116,8 +117,8 @@ pub(crate) fn insert(
     if inbox.startable {
         if !inbox.locked && !inbox.ready && visible_at_ms == 0 {
             let seq = scope.conn.last_insert_rowid();
-            scope.conn.prepare_cached(MARK_READY)?.execute(params![inbox.key, seq])?;
-            scope.effects.new_turns = true;
+            let marked = scope.conn.prepare_cached(MARK_READY)?.execute(params![inbox.key, seq]);
+            scope.effects.new_turns |= unless_damaged(inbox.key, marked.map_err(Failure::from))?.is_some();
         }
     } else if message.is_queue_message && inbox.orphaned {
         // The next fetch takes orphans away, even if it finds nothing else.
@@ -134,10 +135,10 @@ fn find_or_create(conn: &Connection, message: &Message, visible_at_ms: i64) -> R
         .query_row([&message.instance_id], |row| {
             Ok(Inbox {
                 key: row.get(0)?,
-                startable: row.get(1)?,
-                ready: row.get(2)?,
-                locked: row.get(3)?,
-                orphaned: row.get(4)?,
+                startable: columns::flag(row, 1)?,
+                ready: columns::flag(row, 2)?,
+                locked: columns::flag(row, 3)?,
+                orphaned: columns::flag(row, 4)?,
             })
         })
         .optional()?;
@@ -151,12 +152,25 @@ fn find_or_create(conn: &Connection, message: &Message, visible_at_ms: i64) -> R
 
 /// Finds the instance's oldest visible message again, if nobody holds the instance.
 pub(crate) fn refresh(scope: &mut Scope<'_>, key: i64) -> Result<(), Failure> {
-    run_refresh(scope, REFRESH, key).map(|_| ())
+    let refreshed = run_refresh(scope, REFRESH, key);
+    unless_damaged(key, refreshed).map(|_| ())
 }
 
 /// The same although a lock is left: it has expired. Tells whether there is a message.
 pub(crate) fn expose(scope: &mut Scope<'_>, key: i64) -> Result<bool, Failure> {
     run_refresh(scope, EXPOSE, key)
+}
+
+/// A damaged row of an instance cannot be changed; its messages wait, and whoever sent them is not to blame.
+fn unless_damaged<T>(key: i64, changed: Result<T, Failure>) -> Result<Option<T>, Failure> {
+    match changed {
+        Ok(changed) => Ok(Some(changed)),
+        Err(Failure::Refused(error)) => {
+            tracing::error!(target: "everturn::providers::sqlite", instance_key = key, %error, "an instance's row is damaged");
+            Ok(None)
+        }
+        Err(storage) => Err(storage),
+    }
 }
 
 fn run_refresh(scope: &mut Scope<'_>, sql: &str, key: i64) -> Result<bool, Failure> {
@@ -175,8 +189,9 @@ pub(crate) fn sweep_orphans(conn: &Connection) -> rusqlite::Result<usize> {
         .collect::<rusqlite::Result<_>>()?;
     for key in &keys {
         conn.prepare_cached(DELETE_VISIBLE)?.execute([key])?;
-        conn.prepare_cached(CLEAR_ORPHANED)?.execute([key])?;
-        conn.prepare_cached(DELETE_EMPTY)?.execute([key])?;
+        if conn.prepare_cached(DELETE_EMPTY)?.execute([key])? == 0 {
+            conn.prepare_cached(CLEAR_ORPHANED)?.execute([key])?;
+        }
     }
     Ok(keys.len())
 }

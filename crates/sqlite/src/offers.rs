@@ -14,7 +14,7 @@ use crate::locks::{RenewLocks, Renewal};
 use crate::operation::{Effects, Failure, Order, Scope, Verb};
 use crate::writer::Writer;
 
-/// How many candidates are looked at in one query.
+/// How many candidates are looked at in one query at most.
 const CANDIDATES: i64 = 32;
 /// How many batches put the end of locks off because holders' calls are still waiting.
 const EXPIRY_DEFERRED_MAX: u32 = 16;
@@ -49,23 +49,28 @@ impl Writer {
             return Ok(());
         }
         if (self.look.time || self.is_due(self.now())) && self.may_expire() {
-            let changes_before = self.conn.total_changes();
-            let mut future_locks = std::mem::take(&mut self.future_locks);
-            let woken = self.whole(true, |scope| kept(due::wake(scope, &mut future_locks)));
-            self.future_locks = future_locks;
-            let (kept, effects) = woken?;
-            if kept {
-                self.absorb(batch, effects);
-            }
-            self.look.time = false;
-            let now = self.now();
-            let next_due_ms = due::next(&self.conn, now)?;
-            // What is due and yet did not change cannot be helped; it is looked at again with the next round.
-            let stuck = self.conn.total_changes() == changes_before && next_due_ms <= Some(now.wall_ms);
-            self.next_due_ms = next_due_ms.filter(|_| !stuck);
+            self.wake_due(batch)?;
         }
         self.offer_turns(batch)?;
         self.offer_work(batch)
+    }
+
+    /// Wakes what time has brought.
+    fn wake_due(&mut self, batch: &mut Batch) -> Result<(), Lost> {
+        let mut future_locks = std::mem::take(&mut self.future_locks);
+        let (mut more, mut woken_ms) = (false, i64::MIN);
+        let woken = self.whole(true, |scope| {
+            woken_ms = scope.now.wall_ms;
+            kept(due::wake(scope, &mut future_locks).map(|unfinished| more = unfinished))
+        });
+        self.future_locks = future_locks;
+        let (kept, effects) = woken?;
+        if kept {
+            self.absorb(batch, effects);
+        }
+        self.look.time = more;
+        self.woken_ms = woken_ms;
+        Ok(())
     }
 
     /// Whether locks may end now: not while their holders' calls lie in the queue, unless that takes too long.
@@ -86,7 +91,8 @@ impl Writer {
         let mut front = self.front();
         let mut after = front.up_to;
         loop {
-            let candidates = turns::candidates(&self.conn, after, CANDIDATES)?;
+            let wanted = i64::try_from(self.turns.len()).unwrap_or(CANDIDATES).clamp(1, CANDIDATES);
+            let candidates = turns::candidates(&self.conn, after, wanted)?;
             for candidate in &candidates {
                 if self.turns.is_empty() || self.is_full(batch) {
                     self.offer_owed = !self.turns.is_empty();
@@ -105,7 +111,8 @@ impl Writer {
                     self.assign_turn(batch, candidate, place)?;
                 }
             }
-            if i64::try_from(candidates.len()).is_ok_and(|found| found < CANDIDATES) {
+            let last_page = i64::try_from(candidates.len()).is_ok_and(|found| found < wanted);
+            if last_page || after == i64::MAX {
                 break;
             }
         }
@@ -168,6 +175,7 @@ impl Writer {
         let mut place = 0;
         // Waiters that found nothing; whoever wants the same need not look.
         let mut in_vain: Vec<usize> = Vec::new();
+        let sessions_wait = work::sessions_wait(&self.conn)?;
         while place < self.work.len() {
             if self.is_full(batch) {
                 self.offer_owed = true;
@@ -177,7 +185,7 @@ impl Writer {
             let hopeless = in_vain
                 .iter()
                 .filter_map(|other| self.work.get(*other))
-                .any(|other| waiter.wants_the_same(other));
+                .any(|other| waiter.wants_the_same(other, sessions_wait));
             if hopeless {
                 place += 1;
                 continue;

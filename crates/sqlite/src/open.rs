@@ -8,6 +8,7 @@ use tokio::sync::{oneshot, watch};
 
 use crate::error::SqliteError;
 use crate::mailbox::Mailbox;
+use crate::operation::Failure;
 use crate::options::SqliteOptions;
 use crate::process_lock::{self, OpeningLock, ProcessLock};
 use crate::shared::Shared;
@@ -148,8 +149,10 @@ const FREE_MESSAGES: &str = "UPDATE orchestrator_queue SET tagged = 0 \
      WHERE instance_key = ?1 AND visible_at_ms = 0 AND tagged = 1";
 const FREE_INSTANCE: &str = "UPDATE instances SET lock_token = NULL, locked_until_ms = NULL, lock_ms = NULL \
      WHERE instance_key = ?1";
-const FREE_ACTIVITIES: &str = "UPDATE worker_queue SET lock_token = NULL, locked_until_ms = NULL, lock_ms = NULL, \
-     ready = visible_at_ms = 0 WHERE lock_token IS NOT NULL AND ready = 0 AND locked_until_ms >= 0";
+const LOCKED_ACTIVITIES: &str =
+    "SELECT seq FROM worker_queue WHERE lock_token IS NOT NULL AND ready = 0 AND locked_until_ms >= 0";
+const FREE_ACTIVITY: &str = "UPDATE worker_queue SET lock_token = NULL, locked_until_ms = NULL, lock_ms = NULL, \
+     ready = visible_at_ms = 0 WHERE seq = ?1";
 const FREE_SESSIONS: &str = "DELETE FROM sessions";
 
 /// Nobody else has the file open, so nobody holds anything in it. The attempts stay counted.
@@ -161,14 +164,34 @@ fn free_locks_of_the_dead(conn: &mut Connection) -> Result<(), SqliteError> {
 }
 
 fn free_all(conn: &Connection) -> rusqlite::Result<()> {
-    let keys: Vec<i64> =
-        conn.prepare(LOCKED_INSTANCES)?.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
-    for key in keys {
-        conn.prepare_cached(FREE_MESSAGES)?.execute([key])?;
-        conn.prepare_cached(FREE_INSTANCE)?.execute([key])?;
-        conn.prepare_cached(inbox::REFRESH)?.query_row([key], |_row| Ok(()))?;
+    for key in row_ids(conn, LOCKED_INSTANCES)? {
+        unless_damaged(conn, || {
+            conn.prepare_cached(FREE_MESSAGES)?.execute([key])?;
+            conn.prepare_cached(FREE_INSTANCE)?.execute([key])?;
+            conn.prepare_cached(inbox::REFRESH)?.query_row([key], |_row| Ok(()))
+        })?;
     }
-    conn.execute(FREE_ACTIVITIES, [])?;
+    for seq in row_ids(conn, LOCKED_ACTIVITIES)? {
+        unless_damaged(conn, || conn.prepare_cached(FREE_ACTIVITY)?.execute([seq]).map(|_| ()))?;
+    }
     conn.execute(FREE_SESSIONS, [])?;
     Ok(())
+}
+
+fn row_ids(conn: &Connection, select: &str) -> rusqlite::Result<Vec<i64>> {
+    conn.prepare(select)?.query_map([], |row| row.get(0))?.collect()
+}
+
+/// Frees one row whole or not at all. A damaged one keeps its lock, and does not keep the file from being opened.
+fn unless_damaged(conn: &Connection, free: impl FnOnce() -> rusqlite::Result<()>) -> rusqlite::Result<()> {
+    conn.execute_batch("SAVEPOINT one")?;
+    match free().map_err(Failure::from) {
+        Ok(()) => {}
+        Err(Failure::Refused(error)) => {
+            tracing::error!(target: "everturn::providers::sqlite", %error, "the lock of a damaged row stays");
+            conn.execute_batch("ROLLBACK TO one")?;
+        }
+        Err(Failure::Storage(error)) => return Err(error),
+    }
+    conn.execute_batch("RELEASE one")
 }

@@ -101,11 +101,15 @@ fn prune(
     result: &mut PruneResult,
 ) -> Result<bool, Failure> {
     let conn = scope.conn;
-    let found: Option<(i64, i64)> = conn
+    let found: Option<(i64, Option<i64>)> = conn
         .prepare_cached(SELECT_INSTANCE)?
-        .query_row([instance_id], |row| Ok((row.get(0)?, row.get(1)?)))
+        .query_row([instance_id], |row| Ok((row.get(0)?, columns::integer(row, 1)?)))
         .optional()?;
     let Some((key, current)) = found else { return Ok(false) };
+    let Some(current) = current else {
+        let message = format!("the current execution of {instance_id} is damaged");
+        return Err(ProviderError::damaged("", message).into());
+    };
     let keep = options.keep_last.unwrap_or(1).max(1);
     let before = options.completed_before.map(stored_ms);
     let prunable: Vec<i64> = conn

@@ -205,7 +205,9 @@ pub(crate) async fn status(
             let (status, version) = stored_status(conn, &id).ok().flatten().unwrap_or_default();
             let ended = conn
                 .prepare_cached(SELECT_ENDED)?
-                .query_row([key, execution_id], |row| columns::integer(row, 0))?
+                .query_row([key, execution_id], |row| columns::integer(row, 0))
+                .optional()?
+                .flatten()
                 == Some(1);
             Ok(Some((key, execution_id, events, status, version, ended)))
         })

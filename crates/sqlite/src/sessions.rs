@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use rusqlite::{OptionalExtension, params};
 
+use crate::columns;
 use crate::moment::{Moment, length_ms, stored_ms};
 use crate::operation::{Failure, Order, Scope, Verb};
 
@@ -18,7 +19,7 @@ const OTHER_HOLDER: &str = "SELECT EXISTS (SELECT 1 FROM worker_queue WHERE sess
 const RELEASE: &str = "DELETE FROM sessions WHERE session_id = ?1 AND owner_id = ?2";
 const RENEW: &str = "UPDATE sessions SET lease_until_ms = ?2, lease_ms = ?5 \
      WHERE owner_id = ?1 AND lease_until_ms > ?3 AND active_at_ms > ?4";
-const SWEEP: &str = "DELETE FROM sessions WHERE lease_until_ms <= ?1 \
+const SWEEP: &str = "DELETE FROM sessions WHERE (lease_until_ms <= ?1 OR typeof(lease_until_ms) <> 'integer') \
      AND NOT EXISTS (SELECT 1 FROM worker_queue WHERE worker_queue.session_id = sessions.session_id)";
 
 /// The session of this activity was active just now, if its lease is alive.
@@ -45,12 +46,14 @@ pub(crate) fn claim(
     owner_id: &str,
     lease: Duration,
 ) -> Result<Claim, Failure> {
-    let owned: Option<(String, i64)> = scope
+    let owned: Option<(Option<String>, Option<i64>)> = scope
         .conn
         .prepare_cached(SELECT_SESSION)?
-        .query_row([session_id], |row| Ok((row.get(0)?, row.get(1)?)))
+        .query_row([session_id], |row| Ok((columns::text(row, 0)?, columns::integer(row, 1)?)))
         .optional()?;
-    let is_new = !owned.is_some_and(|(owner, until_ms)| owner == owner_id && until_ms > scope.now.wall_ms);
+    let is_new = !owned.is_some_and(|(owner, until_ms)| {
+        owner.as_deref() == Some(owner_id) && until_ms > Some(scope.now.wall_ms)
+    });
     scope.conn.prepare_cached(CLAIM)?.execute(params![
         session_id,
         owner_id,

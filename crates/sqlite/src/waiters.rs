@@ -59,10 +59,12 @@ pub(crate) struct WorkWaiter {
 }
 
 impl WorkWaiter {
-    /// Whether the other one would find nothing either.
-    pub(crate) fn wants_the_same(&self, other: &Self) -> bool {
+    /// Whether the other one would find nothing either. Who owns which session only matters if activities of sessions
+    /// wait.
+    pub(crate) fn wants_the_same(&self, other: &Self, sessions_wait: bool) -> bool {
         let owner = self.session.as_ref().map(|session| &session.owner_id);
-        self.tags == other.tags && owner == other.session.as_ref().map(|session| &session.owner_id)
+        let same_owner = owner == other.session.as_ref().map(|session| &session.owner_id);
+        self.tags == other.tags && (same_owner || !sessions_wait)
     }
 }
 

@@ -40,9 +40,9 @@ pub(crate) const BUSY_PAUSE: Duration = Duration::from_micros(500);
 /// How long those who wait are left alone after a lost batch: the store may be out for a while.
 const LOST_PAUSE: Duration = Duration::from_millis(100);
 /// A commit that is cheaper than this is not worth waiting for company.
-const CHEAP_SYNC: Duration = Duration::from_micros(100);
+const CHEAP_SYNC: Duration = Duration::from_micros(50);
 /// Bounds of the wait for the commits of turns that began early.
-const WINDOW_MIN: Duration = Duration::from_micros(50);
+const WINDOW_MIN: Duration = Duration::from_micros(100);
 const WINDOW_MAX: Duration = Duration::from_micros(300);
 
 /// A read with the writer's connection.
@@ -133,6 +133,8 @@ pub(crate) struct Writer {
     pub(crate) expiry_deferred: u32,
     /// Answers whose lock was half spent by the time they could be given.
     pub(crate) late: Assignments,
+    /// Up to when what has become due was woken.
+    pub(crate) woken_ms: i64,
     /// When something becomes due next, as of the last look.
     pub(crate) next_due_ms: Option<i64>,
     reads: Vec<Reading>,
@@ -177,6 +179,7 @@ impl Writer {
             offer_owed: false,
             expiry_deferred: 0,
             late: Assignments::default(),
+            woken_ms: i64::MIN,
             next_due_ms: None,
             reads: Vec::new(),
             checkpoints: Vec::new(),
@@ -285,7 +288,7 @@ impl Writer {
 
     /// How long a batch waits for the commits of turns that began early.
     pub(crate) fn window(&self) -> Duration {
-        if self.sync < CHEAP_SYNC { Duration::ZERO } else { (self.sync / 4).clamp(WINDOW_MIN, WINDOW_MAX) }
+        if self.sync < CHEAP_SYNC { Duration::ZERO } else { self.sync.clamp(WINDOW_MIN, WINDOW_MAX) }
     }
 
     /// Whether to pause between batches: another process is at work on the file.
@@ -325,7 +328,8 @@ impl Writer {
                 self.lost_last = false;
                 self.finish(batch);
             }
-            Ok(Err(Lost(reason))) => self.lose(batch, &reason),
+            Ok(Err(Lost::Storage(reason))) => self.lose(batch, &reason),
+            Ok(Err(Lost::RefusedLate)) => self.run_again_carefully(batch),
             Err(_panic) => {
                 self.panics += 1;
                 self.lose(batch, "the writer panicked");
@@ -371,7 +375,9 @@ impl Writer {
 
     fn commit(&mut self, batch: &mut Batch) -> Result<(), Lost> {
         let now = self.now();
-        self.next_due_ms = due::next(&self.conn, now)?;
+        // A clock that was set back makes earlier moments count again.
+        self.woken_ms = self.woken_ms.min(now.wall_ms);
+        self.next_due_ms = due::next(&self.conn, self.woken_ms)?;
         if self.conn.total_changes() == batch.changes_before {
             // Nothing was written, so there is nothing to wait for.
             self.conn.prepare_cached("ROLLBACK")?.execute([])?;
@@ -407,13 +413,19 @@ impl Writer {
         Ok(())
     }
 
+    /// What earlier looks found is no longer true.
+    pub(crate) fn forget_looks(&mut self) {
+        self.woken_ms = i64::MIN;
+        self.next_due_ms = None;
+        self.passed_over = None;
+    }
+
     fn note_version(&mut self, version: i64) {
         if version != self.data_version {
             self.data_version = version;
             self.foreign_seen = Some(self.clock.monotonic());
             self.look = Look::EVERYWHERE;
-            self.next_due_ms = None;
-            self.passed_over = None;
+            self.forget_looks();
             self.shared.watches.bump_all();
         }
     }

@@ -26,11 +26,11 @@ pub(super) fn instance() -> impl Strategy<Value = &'static str> + Clone {
 
 /// How long a lock or a lease lasts; 0 is over at once.
 pub(super) fn lasting_ms() -> impl Strategy<Value = u64> {
-    Union::new_weighted(vec![(8, Just(30_000)), (3, Just(5_000)), (2, Just(1_000)), (1, Just(0))])
+    Union::new_weighted(vec![(12, Just(30_000)), (3, Just(5_000)), (2, Just(1_000)), (1, Just(0))])
 }
 
 pub(super) fn delay_ms() -> impl Strategy<Value = Option<u64>> {
-    weighted(0.3, select(&[0, 1, 1_000, 5_000, 60_000][..]))
+    weighted(0.2, select(&[0, 1, 1_000, 5_000, 60_000][..]))
 }
 
 pub(super) fn execution() -> impl Strategy<Value = u64> {
@@ -48,7 +48,7 @@ pub(super) fn token(live: Vec<Token>, kind: fn(usize) -> Token, other: fn(usize)
     let other_kind = (0..3_usize).prop_map(other).boxed();
     let mut tokens = vec![(2, any_age), (1, other_kind), (1, Just(Token::NeverIssued).boxed())];
     if !live.is_empty() {
-        tokens.push((16, select(live).boxed()));
+        tokens.push((24, select(live).boxed()));
     }
     Union::new_weighted(tokens).boxed()
 }
@@ -73,7 +73,7 @@ pub(super) fn event() -> impl Strategy<Value = Ev> {
         (1, Just(Ev::ContinuedAsNew).boxed()),
         (3, select(&["s", "status two", ""][..]).prop_map(Ev::StatusSet).boxed()),
         (1, Just(Ev::StatusCleared).boxed()),
-        (5, (key(), value).prop_map(|(key, value)| Ev::KeySet(key, value)).boxed()),
+        (7, (key(), value).prop_map(|(key, value)| Ev::KeySet(key, value)).boxed()),
         (2, key().prop_map(Ev::KeyCleared).boxed()),
         (1, Just(Ev::KeysCleared).boxed()),
     ])
@@ -95,7 +95,7 @@ pub(super) fn events(next_id: u64, at_most: usize) -> impl Strategy<Value = Vec<
 }
 
 pub(super) fn activity() -> impl Strategy<Value = Item> {
-    let session = weighted(0.35, select(&["s1", "s2"][..]));
+    let session = weighted(0.35, select(&["s1", "s2", "s3"][..]));
     let tag = weighted(0.25, select(&["gpu", "cpu"][..]));
     (instance(), 1..3_u64, 1..7_u64, session, tag).prop_map(|(instance, execution, id, session, tag)| {
         Item::Activity { instance, execution, id, session, tag }
@@ -115,7 +115,7 @@ pub(super) fn parent_of(instance: &str) -> Option<&'static str> {
 pub(super) fn message(world: &World) -> BoxedStrategy<Item> {
     let known = || known_instance(world);
     let of = |item: fn(&'static str) -> Item| known().prop_map(item).boxed();
-    let starts = if world.known_instances().len() < 2 { 16 } else { 4 };
+    let starts = if world.known_instances().len() < 3 { 30 } else { 4 };
     let start = instance().prop_map(|instance| match parent_of(instance) {
         Some(parent) => Item::StartChild(instance, parent),
         None => Item::Start(instance),

@@ -31,7 +31,7 @@ fn readings(world: &World) -> Vec<Choice> {
     let kv_value = (known_instance(world), select(&["k", "key two", ""][..]))
         .prop_map(|(instance, key)| Op::GetKvValue { instance, key });
     vec![
-        (4, append.boxed()),
+        (5, append.boxed()),
         (2, custom_status.boxed()),
         (2, kv_value.boxed()),
         of_instance(world, 2, |instance| Op::GetKvAllValues { instance }),
@@ -44,11 +44,11 @@ fn readings(world: &World) -> Vec<Choice> {
 }
 
 fn inspections(world: &World) -> Vec<Choice> {
-    let by_status = select(&["Running", "Completed", "Failed", "ContinuedAsNew", "nonsense"][..])
+    let by_status = select(&["Running", "Running", "Completed", "Failed", "ContinuedAsNew", "nonsense"][..])
         .prop_map(|status| Op::ListInstancesByStatus { status });
     vec![
         (1, Just(Op::ListInstances).boxed()),
-        (1, by_status.boxed()),
+        (2, by_status.boxed()),
         (1, Just(Op::GetSystemMetrics).boxed()),
         (2, Just(Op::GetQueueDepths).boxed()),
         of_instance(world, 1, |instance| Op::ListExecutions { instance }),
@@ -64,13 +64,13 @@ fn inspections(world: &World) -> Vec<Choice> {
 }
 
 fn which() -> impl Strategy<Value = Which> {
-    let ids = weighted(0.4, subsequence(INSTANCES.to_vec(), 0..=INSTANCES.len()));
-    (ids, weighted(0.3, moment_ms()), weighted(0.3, 0..3_u32))
+    let ids = weighted(0.3, subsequence(INSTANCES.to_vec(), 0..=INSTANCES.len()));
+    (ids, weighted(0.2, moment_ms()), weighted(0.2, 0..3_u32))
         .prop_map(|(ids, ended_before, limit)| Which { ids, ended_before, limit })
 }
 
 fn removals(world: &World) -> Vec<Choice> {
-    let keep_last = || weighted(0.6, 0..3_u32);
+    let keep_last = || weighted(0.5, 0..3_u32);
     let ended_before = || weighted(0.2, moment_ms());
     let atomic = (subsequence(INSTANCES.to_vec(), 0..=INSTANCES.len()), any::<bool>())
         .prop_map(|(ids, force)| Op::DeleteInstancesAtomic { ids, force });
@@ -81,10 +81,10 @@ fn removals(world: &World) -> Vec<Choice> {
     let prune_bulk = (which(), keep_last(), ended_before())
         .prop_map(|(which, keep_last, ended_before)| Op::PruneExecutionsBulk { which, keep_last, ended_before });
     vec![
-        (1, atomic.boxed()),
-        (1, delete.boxed()),
-        (1, which().prop_map(|which| Op::DeleteInstanceBulk { which }).boxed()),
+        (2, atomic.boxed()),
+        (2, delete.boxed()),
+        (2, which().prop_map(|which| Op::DeleteInstanceBulk { which }).boxed()),
         (1, prune.boxed()),
-        (1, prune_bulk.boxed()),
+        (3, prune_bulk.boxed()),
     ]
 }

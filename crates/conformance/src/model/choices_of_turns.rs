@@ -14,7 +14,7 @@ use super::world::{HeldTurn, World};
 
 pub(super) fn choices(world: &World) -> Vec<Choice> {
     let is_held = !world.live_turns().is_empty();
-    let is_waiting = world.waiting().0 > 0;
+    let is_waiting = world.waiting().0;
     let decided = || {
         let held: Vec<Held> = (0..6).filter_map(|age| Held::of(world, Token::Turn(age))).collect();
         let message = message(world);
@@ -46,15 +46,18 @@ pub(super) fn choices(world: &World) -> Vec<Choice> {
         .prop_map(|(lock_ms, filter)| Op::FetchOrchestrationItem { lock_ms, filter });
     let fetch_turn = (lasting_ms(), filter(), any::<bool>())
         .prop_map(|(lock_ms, filter, kept)| Op::FetchTurn { lock_ms, filter, kept });
-    let pass = select(&[1_u64, 999, 1_000, 1_000, 5_000, 5_000, 5_000, 30_000, 100_000][..])
+    let pass = select(&[1_u64, 999, 1_000, 1_000, 5_000, 5_000, 5_000, 30_000, 31_000][..])
         .prop_map(|ms| Op::Pass { ms });
+    // An empty store has little to tell: make something first.
+    let is_bare = world.known_instances().is_empty();
+    let eager = if is_bare { 6 } else { 1 };
     vec![
-        (9, pass.boxed()),
-        (if is_waiting { 12 } else { 30 }, enqueue.boxed()),
-        (if is_waiting { 24 } else { 3 }, fetch.boxed()),
-        (if is_waiting { 16 } else { 3 }, fetch_turn.boxed()),
-        (if is_held { 26 } else { 2 }, ack.boxed()),
-        (if is_held { 18 } else { 2 }, commit.boxed()),
+        (6, pass.boxed()),
+        (if is_waiting { 10 } else { 24 * eager }, enqueue.boxed()),
+        (if is_waiting && !is_held { 24 * eager } else { 4 }, fetch.boxed()),
+        (if is_waiting && !is_held { 16 * eager } else { 4 }, fetch_turn.boxed()),
+        (if is_held { 26 * eager } else { 2 }, ack.boxed()),
+        (if is_held { 18 * eager } else { 2 }, commit.boxed()),
         (if is_held { 5 } else { 1 }, abandon.boxed()),
         (if is_held { 4 } else { 1 }, renew.boxed()),
     ]
@@ -80,7 +83,7 @@ struct Held {
 impl Held {
     fn of(world: &World, token: Token) -> Option<Self> {
         let HeldTurn { instance, execution, .. } = world.turn_of(token)?;
-        let executions = [(12, *execution), (4, execution + 1), (1, 1), (1, execution + 4)];
+        let executions = [(10, *execution), (6, execution + 1), (1, 1), (1, execution + 4)];
         let standing = |(weight, execution)| (weight, execution, world.next_event_id(instance, execution));
         Some(Self { instance: instance.clone(), executions: executions.map(standing).to_vec() })
     }
@@ -151,7 +154,7 @@ fn status() -> impl Strategy<Value = Option<&'static str>> {
         (10, Just(None)),
         (3, Just(Some("Completed"))),
         (2, Just(Some("Failed"))),
-        (4, Just(Some("ContinuedAsNew"))),
+        (6, Just(Some("ContinuedAsNew"))),
     ])
 }
 

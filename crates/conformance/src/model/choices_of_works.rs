@@ -14,9 +14,9 @@ use super::world::{HeldWork, World};
 
 pub(super) fn choices(world: &World) -> Vec<Choice> {
     let is_held = !world.live_works().is_empty();
-    let is_waiting = world.waiting().1 > 0;
+    let is_waiting = world.waiting().1;
     let enqueue = mostly(activity(), message(world)).prop_map(|item| Op::EnqueueForWorker { item });
-    let fetch = (lasting_ms(), weighted(0.6, (owner(), lasting_ms())), tags())
+    let fetch = (lasting_ms(), weighted(0.75, (owner(), lease_ms())), tags())
         .prop_map(|(lock_ms, owner, tags)| Op::FetchWorkItem { lock_ms, owner, tags });
     let abandon = (work_token(world), delay_ms(), any::<bool>())
         .prop_map(|(token, delay_ms, refund)| Op::AbandonWorkItem { token, delay_ms, refund });
@@ -35,7 +35,7 @@ pub(super) fn choices(world: &World) -> Vec<Choice> {
         (if is_held { 3 } else { 1 }, renew.boxed()),
         (2, renew_locks.boxed()),
         (3, renew_sessions.boxed()),
-        (2, Just(Op::CleanupOrphanedSessions).boxed()),
+        (5, Just(Op::CleanupOrphanedSessions).boxed()),
     ]
 }
 
@@ -62,6 +62,11 @@ fn ack(world: &World) -> BoxedStrategy<Op> {
 fn odd_completion() -> impl Strategy<Value = Item> {
     let signal = instance().prop_map(Item::Signal);
     Union::new(vec![signal.boxed(), activity().boxed()])
+}
+
+/// Leases end sooner than locks, so that sessions change hands.
+fn lease_ms() -> impl Strategy<Value = u64> {
+    Union::new_weighted(vec![(3, Just(5_000)), (3, Just(1_000)), (2, Just(30_000)), (1, Just(0))])
 }
 
 fn owner() -> impl Strategy<Value = &'static str> {

@@ -52,7 +52,7 @@ use machine::Machine;
 use tally::Tally;
 
 /// How many operations a sequence has.
-const LENGTH: RangeInclusive<usize> = 20..=60;
+const LENGTH: RangeInclusive<usize> = 30..=60;
 /// How many simpler sequences are tried once one has failed.
 const SHRINKS_MAX: u32 = 20_000;
 

@@ -19,6 +19,7 @@ use crate::items::{NAME, VERSION};
 
 impl World {
     pub(super) async fn apply_to_turns(&mut self, op: &Op) -> Answer {
+        self.found_nothing = false;
         match op {
             Op::FetchOrchestrationItem { lock_ms, filter } => self.fetch(*lock_ms, *filter).await,
             Op::FetchTurn { lock_ms, filter, kept } => self.fetch_turn(*lock_ms, *filter, *kept).await,
@@ -56,7 +57,10 @@ impl World {
             self.provider.fetch_orchestration_item(lock, Duration::ZERO, capabilities(filter).as_ref()).await;
         match fetched {
             Err(error) => Answer::refused(&error),
-            Ok(None) => Answer::empty("nothing"),
+            Ok(None) => {
+                self.found_nothing = true;
+                Answer::empty("nothing")
+            }
             Ok(Some((item, token, attempts))) => {
                 self.hold(&item, token, None, lock_ms);
                 Answer::done((shown_item(item), attempts))
@@ -72,7 +76,10 @@ impl World {
         let asked = self.shelf.take_asked();
         match fetched {
             Err(error) => Answer::refused(&error),
-            Ok(None) => Answer::empty(("nothing", asked)),
+            Ok(None) => {
+                self.found_nothing = true;
+                Answer::empty(("nothing", asked))
+            }
             Ok(Some(turn)) => {
                 self.hold(&turn.item, turn.lock_token, turn.stamp, lock_ms);
                 let (stamp, is_warm) = (shown_stamp(turn.stamp), turn.warm.is_some());

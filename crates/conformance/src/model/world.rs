@@ -26,6 +26,8 @@ pub(crate) struct World {
     pub(super) turns: Vec<HeldTurn>,
     pub(super) works: Vec<HeldWork>,
     pub(super) shelf: Arc<Shelf>,
+    /// The last look into the orchestrator queue found nothing, and nothing was done since that may change it.
+    pub(super) found_nothing: bool,
 }
 
 /// A turn that was handed out.
@@ -109,7 +111,7 @@ impl World {
     }
 
     pub(crate) fn of(provider: Arc<dyn Provider>, clock: Arc<ManualClock>) -> Self {
-        Self { provider, clock, turns: Vec::new(), works: Vec::new(), shelf: Arc::default() }
+        Self { provider, clock, turns: Vec::new(), works: Vec::new(), shelf: Arc::default(), found_nothing: false }
     }
 
     pub(crate) fn provider(&self) -> &dyn Provider {
@@ -124,7 +126,8 @@ impl World {
         self.clock.wall_ms()
     }
 
-    pub(super) fn pass(&self, ms: u64) -> Answer {
+    pub(super) fn pass(&mut self, ms: u64) -> Answer {
+        self.found_nothing = false;
         self.clock.advance(Duration::from_millis(ms));
         Answer::done(self.provider.now_ms())
     }
@@ -206,10 +209,10 @@ impl World {
         history.last().map_or(1, |event| event.event_id + 1)
     }
 
-    /// How many rows are in nobody's hands, of messages and of activities. Of a world in memory, which never waits.
-    pub(super) fn waiting(&self) -> (usize, usize) {
+    /// Whether messages and activities may wait to be fetched. Of a world in memory, which never waits.
+    pub(super) fn waiting(&self) -> (bool, bool) {
         let depths = at_once(self.admin().get_queue_depths()).unwrap_or_default();
-        (depths.orchestrator_queue, depths.worker_queue)
+        (depths.orchestrator_queue > 0 && !self.found_nothing, depths.worker_queue > 0)
     }
 
     /// A fresh token was handed out: none like it may have been before.

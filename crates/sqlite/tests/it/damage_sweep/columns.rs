@@ -111,7 +111,7 @@ pub(crate) fn damaged(column: &Column, stored: &Stored, damage: Damage) -> Optio
             Stored::Text(bytes[..bytes.len() / 2].to_vec())
         }
         (Damage::Truncated, Stored::Integer(number)) => Stored::Integer(number & 0x1),
-        (Damage::BitFlip, Stored::Text(bytes) | Stored::Blob(bytes)) => flipped(bytes, bytes.len() * 4 + 7),
+        (Damage::BitFlip, Stored::Text(bytes) | Stored::Blob(bytes)) => flipped(bytes, bytes.len() / 2 * 8 + 7),
         (Damage::BitFlip, Stored::Integer(number)) => Stored::Integer(number ^ (1 << 40)),
         (Damage::WrongType, _) if column.is_text => Stored::Blob(vec![0, 0xff, 1]),
         (Damage::WrongType, _) => text("twelve"),
@@ -221,7 +221,11 @@ fn loosened(path: &Path, table: &str) -> String {
     let strict: String = connect(path)
         .query_row("SELECT sql FROM sqlite_schema WHERE name = ?1", [table], |row| row.get(0))
         .unwrap();
-    let loose = strict.replace(" NOT NULL", "").replace(") STRICT, WITHOUT", ") WITHOUT").replace(") STRICT", ")");
+    let loose = strict
+        .replace("IS NOT NULL", "NOTNULL")
+        .replace(" NOT NULL", "")
+        .replace(") STRICT, WITHOUT", ") WITHOUT")
+        .replace(") STRICT", ")");
     write_schema(path, table, &loose);
     strict
 }

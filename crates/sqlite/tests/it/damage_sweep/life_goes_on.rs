@@ -43,7 +43,7 @@ pub(crate) struct Ward {
     pub(crate) noticed: Vec<String>,
     /// Why the damaged instance was parked.
     pub(crate) parked: Option<String>,
-    /// Messages that sound instances received.
+    /// Messages that were received, by instance.
     received: BTreeMap<String, BTreeSet<String>>,
     refused_before: bool,
 }
@@ -250,7 +250,7 @@ impl Ward {
         let acked = self.provider.ack_work_item(&token, Some(completion)).await;
         if self.note_of(&instance, "ack_work_item", acked).is_none() {
             let given_back = self.provider.abandon_work_item(&token, Some(LOCK), false).await;
-            self.note(&"abandon_work_item", given_back);
+            self.note("abandon_work_item", given_back);
         }
     }
 
@@ -262,9 +262,9 @@ impl Ward {
         if SOUND.contains(&instance.as_str()) {
             assert_eq!(item.history_error, None);
             assert!(attempts >= 1 && item.history.len() >= 6 && item.kv_snapshot.contains_key("base"), "{item:?}");
-            let received = self.received.entry(instance.clone()).or_default();
-            received.extend(item.messages.iter().map(|message| kind_of(message).to_owned()));
         }
+        let received = self.received.entry(instance.clone()).or_default();
+        received.extend(item.messages.iter().map(|message| kind_of(message).to_owned()));
         if let Some(reason) = &item.history_error {
             self.noticed.push(format!("fetch_orchestration_item: {reason}"));
             if !self.refused_before {
@@ -329,6 +329,11 @@ impl Ward {
                 self.note("abandon_orchestration_item", given_back);
             }
         }
+    }
+
+    /// Whether somebody else than the sound instances had a turn.
+    pub(crate) fn damaged_had_a_turn(&self) -> bool {
+        self.received.keys().any(|instance| instance == DAMAGED)
     }
 
     fn check_received(&self) {

@@ -22,8 +22,10 @@ enum Outcome {
     Parked,
     /// A verb about the instance said so.
     Reported,
-    /// Nobody noticed.
+    /// Nobody noticed, and the instance goes on.
     Harmless,
+    /// The instance has no more turns, and nothing says why but the log.
+    Stalled,
 }
 
 /// When the damage happens.
@@ -50,11 +52,15 @@ async fn case(column: &Column, when: When, change: &(dyn Fn(&columns::Stored) ->
     ward.live(held).await;
     let outcome = if ward.parked.is_some() {
         Outcome::Parked
-    } else if ward.noticed.is_empty() {
+    } else if !ward.noticed.is_empty() {
+        Outcome::Reported
+    } else if ward.damaged_had_a_turn() {
         Outcome::Harmless
     } else {
-        Outcome::Reported
+        Outcome::Stalled
     };
+    let is_silent = outcome == Outcome::Stalled && applied == Applied::Written;
+    assert!(!is_silent, "the instance stands still and nothing says why");
     if std::env::var_os("EVERTURN_DAMAGE_VERBOSE").is_some() {
         println!("{}.{} {when:?} {applied:?} {outcome:?} {:?}", column.table, column.name, ward.noticed);
     }
