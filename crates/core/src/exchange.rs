@@ -173,13 +173,17 @@ impl Exchange {
         make: impl FnOnce(&mut State) -> Action,
     ) -> Option<u64> {
         let mut state = self.during_poll()?;
-        let action = make(&mut state);
+        if state.turn_limit_hit || std::thread::panicking() {
+            // The turn is lost; a destructor that asks for something on the way out must not unwind again.
+            return None;
+        }
         if state.emitted.len() > MAX_DECISIONS_PER_TURN {
             state.turn_limit_hit = true;
             drop(state);
             // Unwinds out of a loop that would never come back to the engine; reported as the turn limit.
             std::panic::resume_unwind(Box::new("turn limit"));
         }
+        let action = make(&mut state);
         let token = state.next_token;
         state.next_token += 1;
         state.emitted.push(Emitted { token, action, location });

@@ -105,7 +105,7 @@ const PIN_EXECUTION: &str =
 const END_EXECUTION: &str = "UPDATE executions SET status = ?3, output = ?4, \
      completed_at_ms = CASE WHEN ?3 = 'Running' THEN NULL ELSE ?5 END WHERE instance_key = ?1 AND execution_id = ?2";
 const SET_CUSTOM_STATUS: &str = "UPDATE instances SET custom_status = ?2, \
-     custom_status_version = custom_status_version + 1 WHERE instance_key = ?1";
+     custom_status_version = min(custom_status_version, 4611686018427387903) + 1 WHERE instance_key = ?1";
 const CANCEL_ACTIVITY: &str =
     "DELETE FROM worker_queue WHERE instance_id = ?1 AND execution_id = ?2 AND activity_id = ?3";
 const OLDEST_MESSAGE: &str =
@@ -254,7 +254,7 @@ fn find(scope: &Scope<'_>, key: i64) -> Result<Option<Instance>, Failure> {
         .query_row([key], |row| {
             Ok(Instance {
                 id: columns::text(row, 0)?.unwrap_or_default(),
-                lock: StoredLock { token: row.get(1)?, until_ms: row.get(2)? },
+                lock: StoredLock::of(row, 1)?,
                 stamp: row.get(3)?,
                 created: row.get(4)?,
                 startable: row.get(5)?,

@@ -25,7 +25,7 @@ const LIST_BY_STATUS: &str = "SELECT i.instance_id FROM instances AS i JOIN exec
 const LIST_EXECUTIONS: &str = "SELECT e.execution_id FROM instances AS i JOIN executions AS e \
      ON e.instance_key = i.instance_key WHERE i.instance_id = ?1 ORDER BY e.execution_id";
 const INSTANCE_INFO: &str = "SELECT i.instance_id, i.orchestration_name, i.orchestration_version, \
-     i.current_execution_id, coalesce(e.status, 'Running'), e.output, i.created_at_ms, i.updated_at_ms, \
+     i.current_execution_id, coalesce(e.status, 'Running') AS status, e.output, i.created_at_ms, i.updated_at_ms, \
      i.parent_instance_id FROM instances AS i LEFT JOIN executions AS e \
      ON e.instance_key = i.instance_key AND e.execution_id = i.current_execution_id \
      WHERE i.instance_id = ?1 AND i.created_at_ms IS NOT NULL";
@@ -229,22 +229,22 @@ fn listed(row: &Row<'_>) -> rusqlite::Result<String> {
 fn instance_info(row: &Row<'_>) -> rusqlite::Result<InstanceInfo> {
     Ok(InstanceInfo {
         instance_id: row.get(0)?,
-        orchestration_name: row.get(1)?,
-        orchestration_version: row.get(2)?,
+        orchestration_name: columns::name(row, 1)?,
+        orchestration_version: columns::name(row, 2)?,
         current_execution_id: unsigned(row.get(3)?),
-        status: row.get(4)?,
-        output: row.get(5)?,
+        status: columns::name(row, 4)?,
+        output: columns::nullable(row, 5)?,
         created_at: unsigned(row.get(6)?),
         updated_at: unsigned(row.get::<_, Option<i64>>(7)?.unwrap_or(0)),
-        parent_instance_id: row.get(8)?,
+        parent_instance_id: columns::nullable(row, 8)?,
     })
 }
 
 fn execution_info(row: &Row<'_>) -> rusqlite::Result<ExecutionInfo> {
     Ok(ExecutionInfo {
         execution_id: unsigned(row.get(0)?),
-        status: row.get(1)?,
-        output: row.get(2)?,
+        status: columns::name(row, 1)?,
+        output: columns::nullable(row, 2)?,
         started_at: unsigned(row.get(3)?),
         completed_at: row.get::<_, Option<i64>>(4)?.map(unsigned),
         event_count: usize::try_from(unsigned(row.get(5)?)).unwrap_or(usize::MAX),

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use rusqlite::Row;
-use rusqlite::types::ValueRef;
+use rusqlite::types::{Type, ValueRef};
 
 /// A column's bytes, whatever they are; nothing for NULL.
 pub(crate) fn bytes(row: &Row<'_>, column: usize) -> rusqlite::Result<Vec<u8>> {
@@ -35,4 +35,23 @@ fn stored<'row>(row: &'row Row<'_>, column: usize) -> rusqlite::Result<Option<Co
 /// A column that says yes or no; what says neither is a no.
 pub(crate) fn flag(row: &Row<'_>, column: usize) -> rusqlite::Result<bool> {
     Ok(integer(row, column)?.is_some_and(|number| number != 0))
+}
+
+/// A column's text; what is no text is an error that names the column.
+pub(crate) fn nullable(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<String>> {
+    row.get(column).map_err(|error| match error {
+        rusqlite::Error::FromSqlConversionFailure(..) => {
+            let name = row.as_ref().column_name(column).unwrap_or_default();
+            rusqlite::Error::InvalidColumnType(column, format!("{name} (not UTF-8)"), Type::Text)
+        }
+        error => error,
+    })
+}
+
+/// The same for a column that is never NULL.
+pub(crate) fn name(row: &Row<'_>, column: usize) -> rusqlite::Result<String> {
+    nullable(row, column)?.ok_or_else(|| {
+        let name = row.as_ref().column_name(column).unwrap_or_default();
+        rusqlite::Error::InvalidColumnType(column, name.to_owned(), Type::Null)
+    })
 }

@@ -1,6 +1,6 @@
 //! What comes with time: messages that become visible, locks and leases that end.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use rusqlite::{Connection, params};
@@ -61,7 +61,12 @@ pub(crate) fn next(conn: &Connection, woken_ms: i64) -> rusqlite::Result<Option<
 }
 
 /// Makes visible what has become due, and ready what was locked by a lock that has ended. Says whether there is more.
-pub(crate) fn wake(scope: &mut Scope<'_>, future: &mut FutureLocks) -> Result<bool, Failure> {
+/// Locks that were taken or renewed in this batch are `fresh`: their new end is known only when it is committed.
+pub(crate) fn wake(
+    scope: &mut Scope<'_>,
+    future: &mut FutureLocks,
+    fresh: &BTreeSet<String>,
+) -> Result<bool, Failure> {
     let mut more = false;
     for (seq, key) in due_rows(scope, DUE_MESSAGES, &mut more)? {
         one(scope, |scope| {
@@ -76,7 +81,8 @@ pub(crate) fn wake(scope: &mut Scope<'_>, future: &mut FutureLocks) -> Result<bo
         })?;
     }
     more |= expire_by_wall(scope)?;
-    let ended: Vec<String> = scope.own_locks.ended(scope.now).map(str::to_owned).collect();
+    let ended = scope.own_locks.ended(scope.now).filter(|token| !fresh.contains(*token));
+    let ended: Vec<String> = ended.map(str::to_owned).collect();
     for token in ended {
         one(scope, |scope| expose(scope, &token))?;
         scope.effects.released.push(token);

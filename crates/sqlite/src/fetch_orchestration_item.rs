@@ -62,19 +62,12 @@ impl Origin {
             Self::History | Self::Message => 1,
         }
     }
+}
 
-    /// Why a history that was found under an instance's name is not that instance's.
-    fn misfit(&self, instance_id: &str, history: &[Event]) -> Option<String> {
-        match (self, history.first()) {
-            (Self::Row { execution_id, .. }, None) => {
-                Some(format!("the events of execution {execution_id} are missing"))
-            }
-            (_, Some(event)) if event.instance_id != instance_id => {
-                Some(format!("instance {instance_id:?} has the history of instance {:?}", event.instance_id))
-            }
-            _ => None,
-        }
-    }
+/// Why a history that was found under an instance's name is not that instance's.
+fn misfit(instance_id: &str, history: &[Event]) -> Option<String> {
+    let stranger = history.first().filter(|event| event.instance_id != instance_id)?;
+    Some(format!("instance {instance_id:?} has the history of instance {:?}", stranger.instance_id))
 }
 
 /// An instance as it was locked for a waiter.
@@ -99,8 +92,8 @@ pub(crate) struct TurnAnswer {
 }
 
 const SELECT_CANDIDATES: &str = "SELECT i.instance_key, i.ready_seq, i.instance_id, i.orchestration_name, \
-     i.orchestration_version, i.current_execution_id, i.turn_stamp, i.startable, e.pinned_engine_version \
-     FROM instances AS i LEFT JOIN executions AS e \
+     i.orchestration_version, i.current_execution_id, i.turn_stamp, i.startable, e.pinned_engine_version, \
+     e.execution_id IS NULL FROM instances AS i LEFT JOIN executions AS e \
          ON e.instance_key = i.instance_key AND e.execution_id = coalesce(i.current_execution_id, 1) \
      WHERE i.ready_seq > ?1 ORDER BY i.ready_seq LIMIT ?2";
 const SELECT_MESSAGES: &str = "SELECT seq, attempt_count, work_item FROM orchestrator_queue \
@@ -129,6 +122,8 @@ fn candidate(row: &Row<'_>) -> rusqlite::Result<Candidate> {
     };
     let pin = match columns::text(row, 8)? {
         _ if created && execution_id.is_none() => Err("current execution is damaged".to_owned()),
+        // The turn that made it the current one also made its row.
+        _ if created && columns::flag(row, 9)? => Err("the current execution is missing".to_owned()),
         None => Ok(None),
         Some(text) => {
             Version::parse(&text).map(Some).map_err(|error| format!("pinned version {text:?}: {error}"))
@@ -247,7 +242,7 @@ async fn complete(provider: &SqliteProvider, turn: AssignedTurn) -> Result<Fetch
         if !matches!(origin, Origin::Message) {
             match read::events(provider, key, execution_id).await {
                 Ok(events) => {
-                    let damage = origin.misfit(&instance_id, &events);
+                    let damage = misfit(&instance_id, &events);
                     history_error = history_error.or(damage);
                     history = events;
                 }

@@ -57,24 +57,47 @@ pub(crate) fn sessions_wait(conn: &Connection) -> rusqlite::Result<bool> {
     conn.prepare_cached(SESSIONS_WAIT)?.exists([])
 }
 
-/// Locks the oldest activity that the waiter may take.
+/// Locks the oldest activity that the waiter may take. A row that cannot even be locked is taken out: it would stand in
+/// everybody's way.
 pub(crate) fn assign(scope: &mut Scope<'_>, waiter: &WorkWaiter) -> Result<Option<AssignedWork>, Failure> {
+    loop {
+        let Some((seq, session_id)) = oldest(scope, waiter)? else { return Ok(None) };
+        match lock(scope, waiter, seq, session_id) {
+            Err(Failure::Refused(error)) => {
+                let spoiled = spoil(scope, seq, &error.message)?;
+                spoiled.report(&error.message);
+            }
+            locked => return locked.map(Some),
+        }
+    }
+}
+
+/// The oldest activity that the waiter may take, and the session it is bound to.
+fn oldest(scope: &Scope<'_>, waiter: &WorkWaiter) -> Result<Option<(i64, Option<String>)>, Failure> {
     let plain = oldest_plain(scope, &waiter.tags)?;
     let bound = match &waiter.session {
         Some(session) => oldest_bound(scope, session, &waiter.tags)?,
         None => None,
     };
-    let (seq, session_id) = match (plain, bound) {
-        (None, None) => return Ok(None),
-        (Some(plain), Some((seq, session_id))) if seq < plain => (seq, Some(session_id)),
-        (None, Some((seq, session_id))) => (seq, Some(session_id)),
-        (Some(plain), _) => (plain, None),
-    };
+    Ok(match (plain, bound) {
+        (None, None) => None,
+        (Some(plain), Some((seq, session_id))) if seq < plain => Some((seq, Some(session_id))),
+        (None, Some((seq, session_id))) => Some((seq, Some(session_id))),
+        (Some(plain), _) => Some((plain, None)),
+    })
+}
+
+fn lock(
+    scope: &mut Scope<'_>,
+    waiter: &WorkWaiter,
+    seq: i64,
+    session_id: Option<String>,
+) -> Result<AssignedWork, Failure> {
     let (attempts_before, work_item): (i64, Vec<u8>) = scope
         .conn
         .prepare_cached(SELECT_ACTIVITY)?
         .query_row([seq], |row| Ok((columns::integer(row, 0)?.unwrap_or(0), columns::bytes(row, 1)?)))?;
-    let attempt_count = attempts_before.saturating_add(1);
+    let attempt_count = attempts_before.clamp(0, i64::from(u32::MAX) - 1) + 1;
     let token = new_token(scope.clock, seq);
     let lock_ms = length_ms(waiter.lock_timeout);
     let until_ms = scope.now.wall_after(waiter.lock_timeout);
@@ -93,7 +116,7 @@ pub(crate) fn assign(scope: &mut Scope<'_>, waiter: &WorkWaiter) -> Result<Optio
     };
     scope.effects.held.push((token.clone(), scope.now, lock_ms));
     let attempt_count = u32::try_from(attempt_count).unwrap_or(u32::MAX);
-    Ok(Some(AssignedWork { token, at: scope.now, lock_ms, claim, work_item, attempt_count }))
+    Ok(AssignedWork { token, at: scope.now, lock_ms, claim, work_item, attempt_count })
 }
 
 fn oldest_plain(scope: &Scope<'_>, tags: &TagFilter) -> Result<Option<i64>, Failure> {
@@ -185,20 +208,7 @@ pub(crate) async fn fetch(
 }
 
 async fn take_out(provider: &SqliteProvider, token: String, reason: String) -> Result<(), ProviderError> {
-    match provider.call(SpoiledWorkItem { token, reason: reason.clone() }).await? {
-        Spoiled::Gone => {}
-        Spoiled::Told { instance } => {
-            tracing::error!(target: "everturn::providers::sqlite", instance, reason, "an activity cannot be read");
-        }
-        Spoiled::SetAside => {
-            tracing::error!(
-                target: "everturn::providers::sqlite",
-                reason,
-                "a worker queue row that names no instance was set aside"
-            );
-            metrics::counter!("everturn_sqlite_rows_set_aside_total").increment(1);
-        }
-    }
+    provider.call(SpoiledWorkItem { token, reason: reason.clone() }).await?.report(&reason);
     Ok(())
 }
 
@@ -212,6 +222,25 @@ enum Spoiled {
     SetAside,
 }
 
+impl Spoiled {
+    fn report(&self, reason: &str) {
+        match self {
+            Self::Gone => {}
+            Self::Told { instance } => {
+                tracing::error!(target: "everturn::providers::sqlite", instance, reason, "an activity cannot be read");
+            }
+            Self::SetAside => {
+                tracing::error!(
+                    target: "everturn::providers::sqlite",
+                    reason,
+                    "a worker queue row that names no instance was set aside"
+                );
+                metrics::counter!("everturn_sqlite_rows_set_aside_total").increment(1);
+            }
+        }
+    }
+}
+
 /// Takes out a row that cannot be decoded. Its instance is told that the activity failed; if even that is not known,
 /// the row is set aside.
 struct SpoiledWorkItem {
@@ -220,10 +249,11 @@ struct SpoiledWorkItem {
 }
 
 const SELECT_IDENTITY: &str =
-    "SELECT instance_id, execution_id, activity_id, lock_token FROM worker_queue WHERE seq = ?1";
+    "SELECT instance_id, execution_id, activity_id FROM worker_queue WHERE seq = ?1";
 const DELETE_ACTIVITY: &str = "DELETE FROM worker_queue WHERE seq = ?1";
 const SET_ASIDE: &str = "INSERT INTO set_aside (set_aside_at_ms, reason, instance_id, execution_id, activity_id, work_item) \
-     SELECT ?2, ?3, instance_id, execution_id, activity_id, work_item FROM worker_queue WHERE seq = ?1";
+     SELECT ?2, ?3, CAST(instance_id AS TEXT), iif(typeof(execution_id) = 'integer', execution_id, NULL), \
+     iif(typeof(activity_id) = 'integer', activity_id, NULL), CAST(work_item AS TEXT) FROM worker_queue WHERE seq = ?1";
 
 impl Verb for SpoiledWorkItem {
     type Answer = Spoiled;
@@ -233,41 +263,43 @@ impl Verb for SpoiledWorkItem {
 
     fn run(&self, scope: &mut Scope<'_>) -> Result<Spoiled, Failure> {
         let Some(seq) = row_of(&self.token) else { return Ok(Spoiled::Gone) };
-        let found = scope
-            .conn
-            .prepare_cached(SELECT_IDENTITY)?
-            .query_row([seq], |row| {
-                let id = String::from_utf8(columns::bytes(row, 0)?).unwrap_or_default();
-                let number = |column| Ok::<_, rusqlite::Error>(columns::integer(row, column)?.unwrap_or(0));
-                Ok((id, number(1)?, number(2)?, columns::text(row, 3)?))
-            })
-            .optional()?;
-        let Some((instance, execution_id, activity_id, lock_token)) = found else { return Ok(Spoiled::Gone) };
-        if lock_token.as_ref() != Some(&self.token) {
+        if !is_held(scope, &self.token)? {
             return Ok(Spoiled::Gone);
         }
-        let reason = format!("worker queue row {seq} is damaged: {}", self.reason);
-        let spoiled = if instance.is_empty() || execution_id < 1 || activity_id < 1 {
-            scope.conn.prepare_cached(SET_ASIDE)?.execute(params![seq, scope.now.wall_ms, reason])?;
-            Spoiled::SetAside
-        } else {
-            let failed = WorkItem::ActivityFailed {
-                instance: instance.clone(),
-                execution_id: unsigned(execution_id),
-                id: unsigned(activity_id),
-                details: ErrorDetails::Infrastructure {
-                    operation: Self::NAME.to_owned(),
-                    message: reason,
-                    retryable: false,
-                },
-            };
-            inbox::insert(scope, &Message::encode(Self::NAME, &failed)?, None)?;
-            Spoiled::Told { instance }
-        };
-        scope.conn.prepare_cached(DELETE_ACTIVITY)?.execute([seq])?;
+        let spoiled = spoil(scope, seq, &self.reason)?;
         scope.effects.released.push(self.token.clone());
         Ok(spoiled)
     }
+}
+
+fn spoil(scope: &mut Scope<'_>, seq: i64, reason: &str) -> Result<Spoiled, Failure> {
+    let (instance, execution_id, activity_id) =
+        scope.conn.prepare_cached(SELECT_IDENTITY)?.query_row([seq], |row| {
+            let id = String::from_utf8(columns::bytes(row, 0)?).unwrap_or_default();
+            let number = |column| Ok::<_, rusqlite::Error>(columns::integer(row, column)?.unwrap_or(0));
+            Ok((id, number(1)?, number(2)?))
+        })?;
+    let reason = format!("worker queue row {seq} is damaged: {reason}");
+    let spoiled = if instance.is_empty() || execution_id < 1 || activity_id < 1 {
+        scope.conn.prepare_cached(SET_ASIDE)?.execute(params![seq, scope.now.wall_ms, reason])?;
+        Spoiled::SetAside
+    } else {
+        let operation = SpoiledWorkItem::NAME;
+        let failed = WorkItem::ActivityFailed {
+            instance: instance.clone(),
+            execution_id: unsigned(execution_id),
+            id: unsigned(activity_id),
+            details: ErrorDetails::Infrastructure {
+                operation: operation.to_owned(),
+                message: reason,
+                retryable: false,
+            },
+        };
+        inbox::insert(scope, &Message::encode(operation, &failed)?, None)?;
+        Spoiled::Told { instance }
+    };
+    scope.conn.prepare_cached(DELETE_ACTIVITY)?.execute([seq])?;
+    Ok(spoiled)
 }
 
 /// Whether an assigned activity is still there and still locked with this token.

@@ -74,10 +74,12 @@ pub(crate) fn stored_id(operation: &str, what: &str, id: u64) -> Result<i64, Pro
 
 const SELECT_TAKEN: &str = "SELECT event_id FROM history \
      WHERE instance_key = ?1 AND execution_id = ?2 AND event_id >= ?3 AND event_id <= ?4";
+// A damaged count stays within what can be stored: it must not keep the failure from being recorded.
 const INSERT_EXECUTION: &str = "INSERT INTO executions (instance_key, execution_id, status, started_at_ms, event_count, \
      event_bytes, carried_count, start_event_id, outcome_event_id) VALUES (?1, ?2, 'Running', ?3, ?4, ?5, ?6, ?7, ?8) \
-     ON CONFLICT (instance_key, execution_id) DO UPDATE SET event_count = event_count + ?4, \
-     event_bytes = event_bytes + ?5, carried_count = max(carried_count, ?6), \
+     ON CONFLICT (instance_key, execution_id) DO UPDATE SET \
+     event_count = min(event_count, 4611686018427387903) + ?4, \
+     event_bytes = min(event_bytes, 4611686018427387903) + ?5, carried_count = max(carried_count, ?6), \
      start_event_id = coalesce(start_event_id, ?7), outcome_event_id = coalesce(?8, outcome_event_id)";
 const INSERT_EVENT: &str =
     "INSERT INTO history (instance_key, execution_id, event_id, event_data) VALUES (?1, ?2, ?3, ?4)";

@@ -4,9 +4,10 @@ use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use everturn_provider::{Clock, LockKind, ProviderError};
-use rusqlite::{OptionalExtension, params};
+use rusqlite::{OptionalExtension, Row, params};
 
-use crate::moment::{Moment, length_ms, stored_ms, unsigned};
+use crate::columns;
+use crate::moment::{Moment, length_ms, stored_ms};
 use crate::operation::{Failure, Order, Scope, Verb};
 use crate::sessions;
 
@@ -21,13 +22,20 @@ pub(crate) fn new_token(clock: &dyn Clock, row: i64) -> String {
 
 /// The row a token speaks of; `None` if it is none of ours.
 pub(crate) fn row_of(token: &str) -> Option<i64> {
-    token.split_once('-')?.0.parse().ok()
+    token.rsplit_once('-')?.0.parse().ok()
 }
 
 /// The lock that a row bears.
 pub(crate) struct StoredLock {
     pub(crate) token: Option<String>,
     pub(crate) until_ms: Option<i64>,
+}
+
+impl StoredLock {
+    /// A lock from two columns; one that is damaged is nobody's.
+    pub(crate) fn of(row: &Row<'_>, column: usize) -> rusqlite::Result<Self> {
+        Ok(Self { token: columns::text(row, column)?, until_ms: columns::integer(row, column + 1)? })
+    }
 }
 
 /// A token that fits no row.
@@ -190,7 +198,7 @@ pub(crate) fn instance_lock(scope: &Scope<'_>, key: i64) -> Result<Option<Stored
     Ok(scope
         .conn
         .prepare_cached(SELECT_INSTANCE_LOCK)?
-        .query_row([key], |row| Ok(StoredLock { token: row.get(0)?, until_ms: row.get(1)? }))
+        .query_row([key], |row| StoredLock::of(row, 0))
         .optional()?)
 }
 
@@ -202,12 +210,12 @@ pub(crate) fn work_lock(
     Ok(scope
         .conn
         .prepare_cached(SELECT_WORK_LOCK)?
-        .query_row([seq], |row| Ok((StoredLock { token: row.get(0)?, until_ms: row.get(1)? }, row.get(2)?)))
+        .query_row([seq], |row| Ok((StoredLock::of(row, 0)?, columns::text(row, 2)?)))
         .optional()?)
 }
 
 /// How much of a lock's length is gone since `at`, as a share of it: more than half?
 pub(crate) fn half_spent(at: Moment, now: Moment, lock_ms: u64) -> bool {
-    let spent_ms = unsigned(now.wall_ms.saturating_sub(at.wall_ms));
-    spent_ms.saturating_mul(2) > lock_ms
+    let spent = now.monotonic.saturating_sub(at.monotonic);
+    spent.saturating_mul(2) > Duration::from_millis(lock_ms)
 }

@@ -12,7 +12,7 @@ use crate::fetch_work_item as work;
 use crate::inbox;
 use crate::locks::{RenewLocks, Renewal};
 use crate::operation::{Effects, Failure, Order, Scope, Verb};
-use crate::writer::Writer;
+use crate::writer::{CLOCK_LOOK, Look, Writer};
 
 /// How many candidates are looked at in one query at most.
 const CANDIDATES: i64 = 32;
@@ -48,6 +48,7 @@ impl Writer {
         if self.turns.is_empty() && self.work.is_empty() {
             return Ok(());
         }
+        self.look_at_least_every_second();
         if (self.look.time || self.is_due(self.now())) && self.may_expire() {
             self.wake_due(batch)?;
         }
@@ -55,13 +56,23 @@ impl Writer {
         self.offer_work(batch)
     }
 
+    /// However busy the writer is, everything is looked at again from time to time: clocks may have been set.
+    fn look_at_least_every_second(&mut self) {
+        let now = self.now().monotonic;
+        if now.saturating_sub(self.looked_at) >= CLOCK_LOOK {
+            self.looked_at = now;
+            self.look = Look::EVERYWHERE;
+        }
+    }
+
     /// Wakes what time has brought.
     fn wake_due(&mut self, batch: &mut Batch) -> Result<(), Lost> {
         let mut future_locks = std::mem::take(&mut self.future_locks);
         let (mut more, mut woken_ms) = (false, i64::MIN);
+        let fresh = batch.effects.held.iter().map(|(token, ..)| token.clone()).collect();
         let woken = self.whole(true, |scope| {
             woken_ms = scope.now.wall_ms;
-            kept(due::wake(scope, &mut future_locks).map(|unfinished| more = unfinished))
+            kept(due::wake(scope, &mut future_locks, &fresh).map(|unfinished| more = unfinished))
         });
         self.future_locks = future_locks;
         let (kept, effects) = woken?;
@@ -229,6 +240,10 @@ impl Writer {
         }
         batch.assigned = std::mem::take(&mut self.late);
         let now = self.now();
+        // They were ours when they were handed out, and still are if their tokens stand in their rows.
+        let assigned_at = batch.assigned.turns.iter().map(|(_, turn)| turn.at);
+        let assigned_at = assigned_at.chain(batch.assigned.work.iter().map(|(_, work)| work.at));
+        let called = assigned_at.min_by_key(|at| at.monotonic).unwrap_or(now);
         let mut renewals = Vec::new();
         for (_, turn) in &mut batch.assigned.turns {
             turn.at = now;
@@ -238,7 +253,7 @@ impl Writer {
             work.at = now;
             renewals.push(renewal(LockKind::WorkItem, &work.token, work.lock_ms));
         }
-        let verb = RenewLocks { renewals, called: now };
+        let verb = RenewLocks { renewals, called };
         let (kept, effects) = self.whole(true, |scope| kept(verb.run(scope).map(|_| ())))?;
         if kept {
             self.absorb(batch, effects);

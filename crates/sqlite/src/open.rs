@@ -137,7 +137,10 @@ fn open_file(
     pragmas::set_up_writer(&conn, true, options.synchronous)?;
     if lock.is_alone() {
         // What a crash left in the log goes into the file before anything relies on it.
-        checkpoint::truncate(&conn)?;
+        if let Err(error) = checkpoint::truncate(&conn) {
+            // Somebody reads the file without our lock, a backup say. The log stays; it is as good as the file.
+            tracing::warn!(target: "everturn::providers::sqlite", %error, "the log was not emptied at opening");
+        }
         free_locks_of_the_dead(&mut conn)?;
     }
     Ok((conn, lock.share()?))

@@ -1,6 +1,6 @@
 //! The provider: each verb is encoded here, sent to the writer, and its answer awaited.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -338,7 +338,8 @@ impl Provider for SqliteProvider {
         if owner_ids.is_empty() {
             return Ok(0);
         }
-        let owner_ids = owner_ids.iter().map(|id| (*id).to_owned()).collect();
+        // An owner who is named twice has no more sessions than that.
+        let owner_ids: BTreeSet<String> = owner_ids.iter().map(|id| (*id).to_owned()).collect();
         self.call(RenewSessions { owner_ids, extend_for, idle_timeout, called: self.now() }).await
     }
 

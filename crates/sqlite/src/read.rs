@@ -17,9 +17,9 @@ const PAGE_BYTES: usize = 1024 * 1024;
 const REREADS: usize = 3;
 
 const SELECT_KEY: &str = "SELECT instance_key FROM instances WHERE instance_id = ?1";
-const SELECT_LATEST: &str = "SELECT e.instance_key, e.execution_id FROM instances AS i \
-     JOIN executions AS e ON e.instance_key = i.instance_key WHERE i.instance_id = ?1 \
-     ORDER BY e.execution_id DESC LIMIT 1";
+// Events outlive the loss of their execution's row.
+const SELECT_LATEST: &str = "SELECT i.instance_key, coalesce((SELECT max(e.execution_id) FROM executions AS e \
+     WHERE e.instance_key = i.instance_key), i.current_execution_id) FROM instances AS i WHERE i.instance_id = ?1";
 const SELECT_COUNT: &str = "SELECT event_count FROM executions WHERE instance_key = ?1 AND execution_id = ?2";
 const SELECT_EVENTS: &str = "SELECT event_id, event_data FROM history \
      WHERE instance_key = ?1 AND execution_id = ?2 AND event_id > ?3 ORDER BY event_id LIMIT ?4";
@@ -45,9 +45,11 @@ const SELECT_KV_STATS: &str = "SELECT count(*), coalesce(sum(bytes), 0) FROM ( \
 
 /// The newest execution of an instance, with the instance's key.
 pub(crate) fn latest(conn: &Connection, instance_id: &str) -> rusqlite::Result<Option<(i64, i64)>> {
-    conn.prepare_cached(SELECT_LATEST)?
-        .query_row([instance_id], |row| Ok((row.get(0)?, row.get(1)?)))
-        .optional()
+    let found = conn
+        .prepare_cached(SELECT_LATEST)?
+        .query_row([instance_id], |row| Ok((row.get(0)?, columns::integer(row, 1)?)))
+        .optional()?;
+    Ok(found.and_then(|(key, execution_id)| Some((key, execution_id?))))
 }
 
 /// Some events as they are stored, and whether there may be more.
@@ -184,7 +186,7 @@ pub(crate) async fn custom_status(
 
 fn stored_status(conn: &Connection, instance: &str) -> rusqlite::Result<Option<(Option<String>, u64)>> {
     conn.prepare_cached(SELECT_CUSTOM_STATUS)?
-        .query_row([instance], |row| Ok((row.get(0)?, unsigned(row.get(1)?))))
+        .query_row([instance], |row| Ok((columns::nullable(row, 0)?, unsigned(row.get(1)?))))
         .optional()
 }
 
@@ -240,7 +242,9 @@ pub(crate) async fn orchestration_name(
     let id = instance.to_owned();
     let found = provider
         .read_with("read_orchestration_name", move |conn| {
-            conn.prepare_cached(SELECT_NAME)?.query_row([id], |row| Ok((row.get(0)?, row.get(1)?))).optional()
+            conn.prepare_cached(SELECT_NAME)?
+                .query_row([id], |row| Ok((columns::name(row, 0)?, columns::name(row, 1)?)))
+                .optional()
         })
         .await?;
     if found.is_some() {

@@ -1,5 +1,6 @@
 //! Sessions: which worker owns which, and until when.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use rusqlite::{OptionalExtension, params};
@@ -79,7 +80,7 @@ pub(crate) fn undo(scope: &Scope<'_>, claim: &Claim) -> Result<(), Failure> {
 
 /// Extends live leases.
 pub(crate) struct RenewSessions {
-    pub(crate) owner_ids: Vec<String>,
+    pub(crate) owner_ids: BTreeSet<String>,
     pub(crate) extend_for: Duration,
     pub(crate) idle_timeout: Duration,
     pub(crate) called: Moment,

@@ -32,7 +32,7 @@ use crate::waiters::{Line, TurnWaiter, Waiter, WorkWaiter};
 /// How often another process's commits are looked for while somebody waits.
 const FOREIGN_LOOK: Duration = Duration::from_millis(250);
 /// At least this often the clocks are read again while somebody waits: they may have been set.
-const CLOCK_LOOK: Duration = Duration::from_secs(1);
+pub(crate) const CLOCK_LOOK: Duration = Duration::from_secs(1);
 /// How long after another process's commit the writer leaves gaps for it.
 const FOREIGN_PRESENCE: Duration = Duration::from_secs(1);
 /// Pause before the file is tried again while another process has it.
@@ -145,6 +145,8 @@ pub(crate) struct Writer {
     sync: Duration,
     busy_rounds: u32,
     idle_ticks: u32,
+    /// When everything was last looked at, by the monotonic clock.
+    pub(crate) looked_at: Duration,
     panics: u32,
     broken: Option<String>,
 }
@@ -189,6 +191,7 @@ impl Writer {
             sync: Duration::ZERO,
             busy_rounds: 0,
             idle_ticks: 0,
+            looked_at: Duration::ZERO,
             panics: 0,
             broken: None,
         })
@@ -325,7 +328,10 @@ impl Writer {
         match ran {
             Ok(Ok(())) => {
                 self.panics = 0;
-                self.lost_last = false;
+                if std::mem::take(&mut self.lost_last) {
+                    // The store is back: whoever waits may have missed what came meanwhile.
+                    self.look = Look::EVERYWHERE;
+                }
                 self.finish(batch);
             }
             Ok(Err(Lost::Storage(reason))) => self.lose(batch, &reason),

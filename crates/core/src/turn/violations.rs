@@ -33,15 +33,18 @@ impl Execution {
             EventKind::CustomStatusUpdated { status: Some(status) } => Some(status.len()),
             _ => None,
         });
-        let successor = draft.successor.as_ref().map(|successor| successor.input.len());
-        let output = self.output.as_ref().map(|output| output.as_ref().map_or_else(String::len, String::len));
+        // Only what becomes the outcome counts: a cancel wins over a successor, and that over what the code returned.
+        let cancelled = self.ledger.cancel_reason().is_some();
+        let successor = draft.successor.as_ref().filter(|_| !cancelled).map(|successor| successor.input.len());
+        let output = self.output.as_ref().filter(|_| !cancelled && draft.successor.is_none());
+        let output = output.map(|output| output.as_ref().map_or_else(String::len, String::len));
         let max = self.payload_bytes_max;
         let largest = decided.chain(successor).chain(output).max()?;
         (largest > max).then(|| payload_too_large(largest, max))
     }
 
     fn carried_violation(&self, draft: &Draft) -> Option<String> {
-        draft.successor.as_ref()?;
+        draft.successor.as_ref().filter(|_| self.ledger.cancel_reason().is_none())?;
         let state = self.exchange.state();
         let carried: usize = state.queues.unread().map(|(name, data)| name.len() + data.len()).sum();
         (carried > MAX_CARRIED_BYTES).then(|| {

@@ -110,6 +110,23 @@ fn loop_that_never_waits_ends_at_the_limit() {
 }
 
 #[test]
+fn a_destructor_that_speaks_while_the_limit_unwinds_harms_nobody() {
+    struct Farewell(everturn_core::OrchestrationContext);
+    impl Drop for Farewell {
+        fn drop(&mut self) {
+            self.0.set_custom_status("left");
+        }
+    }
+    let mut stage = Stage::new(|ctx, _| async move {
+        let _farewell = Farewell(ctx.clone());
+        loop {
+            ctx.reset_custom_status();
+        }
+    });
+    assert_eq!(stage.turn([]).outcome, turn_limit());
+}
+
+#[test]
 fn decisions_of_several_polls_are_counted_together() {
     let outcome = {
         let mut stage = Stage::new(|ctx, _| async move {

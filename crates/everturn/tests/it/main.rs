@@ -45,6 +45,8 @@ mod contract_04_06_management;
 mod contract_04_07_guarantees;
 mod contract_05_02_instrumented;
 mod contract_05_05_with_a_running_engine;
+#[cfg(feature = "sqlite")]
+mod damaged_file;
 mod easy_to_get_wrong;
 mod log_lines;
 mod node_under_test;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use everturn_core::{Event, EventKind, WorkItem};
 use everturn_provider::{
-    ExecutionMetadata, LentInstance, ManualClock, ProviderError, Stamp, TagFilter, TurnCommit, WarmView,
+    ExecutionMetadata, LentInstance, LockKind, ManualClock, ProviderError, Stamp, TagFilter, TurnCommit, WarmView,
 };
 use rusqlite::Connection;
 use tokio::sync::oneshot;
@@ -16,6 +16,7 @@ use crate::enqueue::{Activity, EnqueueForOrchestrator, EnqueueForWorker};
 use crate::fetch_orchestration_item::TurnAnswer;
 use crate::fetch_work_item::WorkAnswer;
 use crate::inbox::Message;
+use crate::locks::{RenewLocks, Renewal};
 use crate::mailbox::Mailbox;
 use crate::moment::Moment;
 use crate::operation::{Call, Failure, Order, Scope, Verb};
@@ -45,13 +46,18 @@ impl Inlet for Script<'_> {
 
 /// A writer over a database in memory, without a thread.
 fn writer(operations_max: usize) -> Writer {
+    writer_and_clock(operations_max).0
+}
+
+fn writer_and_clock(operations_max: usize) -> (Writer, Arc<ManualClock>) {
     let mut conn = Connection::open_in_memory().unwrap();
     pragmas::set_up_writer(&conn, false, Synchronous::Full).unwrap();
     schema::migrate(&mut conn).unwrap();
     let bounds = Bounds { operations_max, payload_bytes_max: 1 << 20, busy_timeout: Duration::from_secs(1) };
     let clock = Arc::new(ManualClock::new(1_000_000));
-    Writer::new(conn, false, clock, Arc::new(Mailbox::default()), Arc::new(Shared::default()), bounds)
-        .unwrap()
+    let (mailbox, shared) = (Arc::new(Mailbox::default()), Arc::new(Shared::default()));
+    let writer = Writer::new(conn, false, Arc::clone(&clock) as _, mailbox, shared, bounds).unwrap();
+    (writer, clock)
 }
 
 fn call<V: Verb>(writer: &mut Writer, verb: V) -> Answer<V::Answer> {
@@ -433,4 +439,27 @@ fn an_idle_writer_sleeps_until_it_is_needed() {
     drop(waiting);
     writer.accept(Letter::Withdraw(1));
     assert_eq!(writer.next_wake(), None);
+}
+
+#[test]
+fn a_renewal_made_in_time_holds_however_late_it_is_worked_off() {
+    let (mut writer, clock) = writer_and_clock(512);
+    let _enqueued = call(&mut writer, activity(1, 1));
+    let mut holder = work_waiter(&mut writer, 1);
+    drive(&mut writer);
+    let held = holder.try_recv().unwrap().unwrap().unwrap();
+    let mut other = work_waiter(&mut writer, 2);
+    drive(&mut writer);
+    let renewal = Renewal {
+        kind: LockKind::WorkItem,
+        token: held.work.token.clone(),
+        extend_for: Duration::from_millis(held.work.lock_ms),
+    };
+    let called = writer.now();
+    let mut renewed = call(&mut writer, RenewLocks { renewals: vec![renewal], called });
+    // A sync that lasts longer than the lock: the call waits meanwhile.
+    clock.advance(Duration::from_millis(held.work.lock_ms + 1_000));
+    drive(&mut writer);
+    assert!(renewed.try_recv().unwrap().unwrap().iter().all(Result::is_ok));
+    assert!(other.try_recv().is_err(), "the renewed lock was given away");
 }

@@ -57,7 +57,7 @@ pub(crate) fn fail(
         .collect();
     orchestrator_items.extend(standing.parent().map(|parent| failure_notice(parent, details.clone())));
     history_delta.push(Event::stamped(
-        standing.last_event_id + 1,
+        standing.last_event_id.saturating_add(1),
         instance,
         execution_id,
         None,

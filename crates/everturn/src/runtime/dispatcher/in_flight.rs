@@ -4,6 +4,8 @@ use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 
+use super::super::catch_panic::{caught, panic_message};
+
 /// How many instances one slot has in hand at most: enough to fill a commit, few enough to be polled one by one.
 const IN_FLIGHT_MAX: usize = 16;
 
@@ -17,7 +19,13 @@ pub(super) struct InFlight<'a> {
 impl<'a> InFlight<'a> {
     /// Takes on another turn; it begins with the next wait.
     pub(super) fn push(&mut self, turn: impl Future<Output = ()> + Send + 'a) {
-        self.turns.push(Box::pin(turn));
+        self.turns.push(Box::pin(async {
+            // Only a provider or a bug of ours panics here; its neighbours in this slot go on.
+            if let Err(payload) = caught(turn).await {
+                tracing::error!(target: "everturn::runtime", panic = panic_message(payload.as_ref()).unwrap_or("?"),
+                    "a turn panicked outside its code; its instance comes again when its lock ends");
+            }
+        }));
     }
 
     /// Waits for a fetch while the turns in hand go on. With too many of them in hand the fetch is not begun.

@@ -51,7 +51,7 @@ pub(crate) async fn run_slot(node: Arc<Node>, slot: usize, stop: CancellationTok
         match fetched {
             Ok(Some(fetched)) if stop.is_cancelled() => {
                 // Nothing of it has run: as if it had not been fetched.
-                claim::abandon(&node, &fetched.lock_token, None, true).await;
+                in_flight.beside(claim::abandon(&node, &fetched.lock_token, None, true)).await;
             }
             Ok(Some(fetched)) => {
                 pace.found();

@@ -130,7 +130,7 @@ async fn advance(claim: Claim<'_>, material: Material, split: SplitBatch) {
         None => material.standing.parent(),
     };
     let notices = collision::notices(&claim.instance, &split.ignored, false, running_for);
-    let execution_id = if is_successor { claim.execution_id + 1 } else { claim.execution_id };
+    let execution_id = if is_successor { claim.execution_id.saturating_add(1) } else { claim.execution_id };
     let (entry, was_warm) = match material.warm {
         Some(entry) => (entry, true),
         None => match begin(&claim, execution_id, material, split.start.as_ref()) {

@@ -40,7 +40,7 @@ pub(crate) struct PoisonRecord {
 pub(crate) fn record(batch: &PoisonedBatch<'_>) -> Option<PoisonRecord> {
     let succeeds =
         batch.start.is_some_and(StartItem::is_successor) || batch.standing.end == Some(End::ContinuedAsNew);
-    let execution_id = if succeeds { batch.execution_id + 1 } else { batch.execution_id };
+    let execution_id = if succeeds { batch.execution_id.saturating_add(1) } else { batch.execution_id };
     let details = ErrorDetails::Poison {
         attempt_count: batch.attempt_count,
         max_attempts: batch.max_attempts,
@@ -60,7 +60,7 @@ pub(crate) fn record(batch: &PoisonedBatch<'_>) -> Option<PoisonRecord> {
     };
     let notices = parent.iter().map(|parent| failure_notice(parent, details.clone())).collect();
     history_delta.push(Event::stamped(
-        last_event_id + 1,
+        last_event_id.saturating_add(1),
         batch.instance,
         execution_id,
         None,

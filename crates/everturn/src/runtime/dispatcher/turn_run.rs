@@ -89,6 +89,16 @@ fn take_turn(claim: &Claim<'_>, entry: &mut WarmEntry, messages: Vec<WorkItem>) 
     }
 }
 
+/// Voids what was not checked in when its turn ends, also by being dropped: a commit that is still under way in the
+/// store must not bring an execution back after that.
+struct VoidOnDrop(Arc<CheckInSlot>);
+
+impl Drop for VoidOnDrop {
+    fn drop(&mut self) {
+        self.0.void();
+    }
+}
+
 async fn commit(
     claim: Claim<'_>,
     mut entry: WarmEntry,
@@ -102,8 +112,10 @@ async fn commit(
     entry.stamp = stamp;
     // Only an execution that waits is worth keeping, and only once its commit is durable.
     let keeps = turn.outcome == TurnOutcome::Continue && node.warm.is_enabled();
-    let slot = keeps.then(|| Arc::new(CheckInSlot::new(claim.instance.clone(), entry, node.warm.clone())));
-    let check_in = slot.as_ref().map(|slot| {
+    let slot = keeps.then(|| {
+        VoidOnDrop(Arc::new(CheckInSlot::new(claim.instance.clone(), entry, node.warm.clone())))
+    });
+    let check_in = slot.as_ref().map(|VoidOnDrop(slot)| {
         let slot = Arc::clone(slot);
         Arc::new(move || slot.check_in()) as CheckIn
     });
@@ -116,9 +128,7 @@ async fn commit(
         cancelled_activities: turn.cancelled_activities,
     };
     let (committed, commit) = claim.commit(report.execution_id, decisions, stamp, check_in).await;
-    if let Some(slot) = slot {
-        slot.void();
-    }
+    drop(slot);
     match committed {
         Committed::Yes => report.tell(&claim, &commit.history_delta),
         Committed::GivenUp(error) => {
