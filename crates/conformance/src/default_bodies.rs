@@ -7,8 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use everturn_core::{Event, SystemStats, WorkItem};
 use everturn_provider::management::{
-    DeleteInstanceResult, ExecutionInfo, InstanceFilter, InstanceInfo, PruneOptions, PruneResult, QueueDepths,
-    SystemMetrics,
+    DeleteInstanceResult, ExecutionInfo, InstanceFilter, InstanceInfo, PruneOptions, PruneResult,
+    QueueDepths, SystemMetrics,
 };
 use everturn_provider::{
     DispatcherCapabilityFilter, ExecutionMetadata, OrchestrationItem, Provider, ProviderAdmin, ProviderError,

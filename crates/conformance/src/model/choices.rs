@@ -43,7 +43,11 @@ pub(super) fn moment_ms() -> impl Strategy<Value = u64> {
 }
 
 /// A token for a verb that wants one of the live ones; sometimes another.
-pub(super) fn token(live: Vec<Token>, kind: fn(usize) -> Token, other: fn(usize) -> Token) -> BoxedStrategy<Token> {
+pub(super) fn token(
+    live: Vec<Token>,
+    kind: fn(usize) -> Token,
+    other: fn(usize) -> Token,
+) -> BoxedStrategy<Token> {
     let any_age = (0..6_usize).prop_map(kind).boxed();
     let other_kind = (0..3_usize).prop_map(other).boxed();
     let mut tokens = vec![(2, any_age), (1, other_kind), (1, Just(Token::NeverIssued).boxed())];

@@ -20,7 +20,12 @@ fn of_instance(world: &World, weight: u32, op: fn(&'static str) -> Op) -> Choice
 }
 
 fn of_execution(world: &World, weight: u32, op: fn(&'static str, u64) -> Op) -> Choice {
-    (weight, (known_instance(world), execution()).prop_map(move |(instance, execution)| op(instance, execution)).boxed())
+    (
+        weight,
+        (known_instance(world), execution())
+            .prop_map(move |(instance, execution)| op(instance, execution))
+            .boxed(),
+    )
 }
 
 fn readings(world: &World) -> Vec<Choice> {
@@ -65,8 +70,11 @@ fn inspections(world: &World) -> Vec<Choice> {
 
 fn which() -> impl Strategy<Value = Which> {
     let ids = weighted(0.3, subsequence(INSTANCES.to_vec(), 0..=INSTANCES.len()));
-    (ids, weighted(0.2, moment_ms()), weighted(0.2, 0..3_u32))
-        .prop_map(|(ids, ended_before, limit)| Which { ids, ended_before, limit })
+    (ids, weighted(0.2, moment_ms()), weighted(0.2, 0..3_u32)).prop_map(|(ids, ended_before, limit)| Which {
+        ids,
+        ended_before,
+        limit,
+    })
 }
 
 fn removals(world: &World) -> Vec<Choice> {
@@ -74,12 +82,14 @@ fn removals(world: &World) -> Vec<Choice> {
     let ended_before = || weighted(0.2, moment_ms());
     let atomic = (subsequence(INSTANCES.to_vec(), 0..=INSTANCES.len()), any::<bool>())
         .prop_map(|(ids, force)| Op::DeleteInstancesAtomic { ids, force });
-    let delete =
-        (known_instance(world), any::<bool>()).prop_map(|(instance, force)| Op::DeleteInstance { instance, force });
-    let prune = (known_instance(world), keep_last(), ended_before())
-        .prop_map(|(instance, keep_last, ended_before)| Op::PruneExecutions { instance, keep_last, ended_before });
-    let prune_bulk = (which(), keep_last(), ended_before())
-        .prop_map(|(which, keep_last, ended_before)| Op::PruneExecutionsBulk { which, keep_last, ended_before });
+    let delete = (known_instance(world), any::<bool>())
+        .prop_map(|(instance, force)| Op::DeleteInstance { instance, force });
+    let prune = (known_instance(world), keep_last(), ended_before()).prop_map(
+        |(instance, keep_last, ended_before)| Op::PruneExecutions { instance, keep_last, ended_before },
+    );
+    let prune_bulk = (which(), keep_last(), ended_before()).prop_map(|(which, keep_last, ended_before)| {
+        Op::PruneExecutionsBulk { which, keep_last, ended_before }
+    });
     vec![
         (2, atomic.boxed()),
         (2, delete.boxed()),

@@ -34,16 +34,20 @@ pub(super) fn choices(world: &World) -> Vec<Choice> {
         (1, Just(Base::Stale)),
     ]);
     let ack = decided().prop_map(|(token, decided)| Op::AckOrchestrationItem { token, decided });
-    let commit = (decided(), base, 1..100_u64)
-        .prop_map(|((token, decided), base, stamp)| Op::CommitTurn { token, decided, base, stamp });
+    let commit = (decided(), base, 1..100_u64).prop_map(|((token, decided), base, stamp)| Op::CommitTurn {
+        token,
+        decided,
+        base,
+        stamp,
+    });
     let abandon = (turn_token(world), delay_ms(), any::<bool>())
         .prop_map(|(token, delay_ms, refund)| Op::AbandonOrchestrationItem { token, delay_ms, refund });
     let renew = (turn_token(world), lasting_ms())
         .prop_map(|(token, extend_ms)| Op::RenewOrchestrationItemLock { token, extend_ms });
     let enqueue = (mostly(message(world), activity()), delay_ms())
         .prop_map(|(item, delay_ms)| Op::EnqueueForOrchestrator { item, delay_ms });
-    let fetch = (lasting_ms(), filter())
-        .prop_map(|(lock_ms, filter)| Op::FetchOrchestrationItem { lock_ms, filter });
+    let fetch =
+        (lasting_ms(), filter()).prop_map(|(lock_ms, filter)| Op::FetchOrchestrationItem { lock_ms, filter });
     let fetch_turn = (lasting_ms(), filter(), any::<bool>())
         .prop_map(|(lock_ms, filter, kept)| Op::FetchTurn { lock_ms, filter, kept });
     let pass = select(&[1_u64, 999, 1_000, 1_000, 5_000, 5_000, 5_000, 30_000, 31_000][..])
@@ -93,7 +97,8 @@ impl Held {
 fn decided(turn: Option<&Held>, message: &BoxedStrategy<Item>) -> BoxedStrategy<Decided> {
     let parent = turn.and_then(|turn| parent_of(&turn.instance));
     let executions = turn.map_or_else(|| vec![(1, 1, 1)], |turn| turn.executions.clone());
-    let execution = executions.into_iter().map(|(weight, execution, next_id)| (weight, Just((execution, next_id))));
+    let execution =
+        executions.into_iter().map(|(weight, execution, next_id)| (weight, Just((execution, next_id))));
     let message = message.clone();
     Union::new_weighted(execution.collect())
         .prop_flat_map(move |(execution, next_id)| {

@@ -40,9 +40,7 @@ use std::ops::RangeInclusive;
 use std::sync::atomic::Ordering;
 
 use everturn_provider::{Clock, SystemClock};
-use proptest::test_runner::{
-    Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner,
-};
+use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
 use proptest_state_machine::ReferenceStateMachine;
 use tokio::runtime::Runtime;
 
@@ -97,7 +95,11 @@ pub fn run<F: ProviderFactory>(cases: u32, factory: impl Fn() -> F) {
     let tally = tally.into_inner();
     say(&tally.table());
     let lacking = tally.lacking();
-    assert!(lacking.is_empty(), "seed {seed}: too little variety in a hundred cases:\n{}", lacking.join("\n"));
+    assert!(
+        lacking.is_empty(),
+        "seed {seed}: too little variety in a hundred cases:\n{}",
+        lacking.join("\n")
+    );
 }
 
 fn run_case<F: ProviderFactory>(
@@ -106,12 +108,8 @@ fn run_case<F: ProviderFactory>(
     factory: &impl Fn() -> F,
     tally: &RefCell<Tally>,
 ) {
-    let config = Config {
-        cases: 1,
-        failure_persistence: None,
-        max_shrink_iters: SHRINKS_MAX,
-        ..Config::default()
-    };
+    let config =
+        Config { cases: 1, failure_persistence: None, max_shrink_iters: SHRINKS_MAX, ..Config::default() };
     let mut runner = TestRunner::new_with_rng(config, rng(seed));
     tally.borrow_mut().begin_case();
     let is_first = Cell::new(true);

@@ -10,51 +10,162 @@ pub const INSTANCES: [&str; 4] = ["a", "b", "c", "d"];
 #[expect(missing_docs, reason = "an operation is the call of the method whose name it bears")]
 pub enum Op {
     /// Time passes.
-    Pass { ms: u64 },
-    FetchOrchestrationItem { lock_ms: u64, filter: Filter },
+    Pass {
+        ms: u64,
+    },
+    FetchOrchestrationItem {
+        lock_ms: u64,
+        filter: Filter,
+    },
     /// With `kept`, the runtime keeps in memory what it committed last.
-    FetchTurn { lock_ms: u64, filter: Filter, kept: bool },
-    AckOrchestrationItem { token: Token, decided: Decided },
-    CommitTurn { token: Token, decided: Decided, base: Base, stamp: u64 },
-    AbandonOrchestrationItem { token: Token, delay_ms: Option<u64>, refund: bool },
-    RenewOrchestrationItemLock { token: Token, extend_ms: u64 },
-    EnqueueForOrchestrator { item: Item, delay_ms: Option<u64> },
-    EnqueueForWorker { item: Item },
-    FetchWorkItem { lock_ms: u64, owner: Option<(&'static str, u64)>, tags: Tags },
-    AckWorkItem { token: Token, completion: Option<Item> },
-    AbandonWorkItem { token: Token, delay_ms: Option<u64>, refund: bool },
-    RenewWorkItemLock { token: Token, extend_ms: u64 },
+    FetchTurn {
+        lock_ms: u64,
+        filter: Filter,
+        kept: bool,
+    },
+    AckOrchestrationItem {
+        token: Token,
+        decided: Decided,
+    },
+    CommitTurn {
+        token: Token,
+        decided: Decided,
+        base: Base,
+        stamp: u64,
+    },
+    AbandonOrchestrationItem {
+        token: Token,
+        delay_ms: Option<u64>,
+        refund: bool,
+    },
+    RenewOrchestrationItemLock {
+        token: Token,
+        extend_ms: u64,
+    },
+    EnqueueForOrchestrator {
+        item: Item,
+        delay_ms: Option<u64>,
+    },
+    EnqueueForWorker {
+        item: Item,
+    },
+    FetchWorkItem {
+        lock_ms: u64,
+        owner: Option<(&'static str, u64)>,
+        tags: Tags,
+    },
+    AckWorkItem {
+        token: Token,
+        completion: Option<Item>,
+    },
+    AbandonWorkItem {
+        token: Token,
+        delay_ms: Option<u64>,
+        refund: bool,
+    },
+    RenewWorkItemLock {
+        token: Token,
+        extend_ms: u64,
+    },
     /// The tokens of turns and of activities, each renewed as what it is.
-    RenewLocks { tokens: Vec<Token>, extend_ms: u64 },
-    RenewSessionLock { owners: Vec<&'static str>, extend_ms: u64, idle_ms: u64 },
+    RenewLocks {
+        tokens: Vec<Token>,
+        extend_ms: u64,
+    },
+    RenewSessionLock {
+        owners: Vec<&'static str>,
+        extend_ms: u64,
+        idle_ms: u64,
+    },
     CleanupOrphanedSessions,
-    AppendWithExecution { instance: &'static str, execution: u64, events: Vec<(u64, Ev)> },
-    Read { instance: &'static str },
-    ReadWithExecution { instance: &'static str, execution: u64 },
-    ReadStatus { instance: &'static str },
-    ReadOrchestrationName { instance: &'static str },
-    GetCustomStatus { instance: &'static str, last_seen: u64 },
-    GetKvValue { instance: &'static str, key: &'static str },
-    GetKvAllValues { instance: &'static str },
-    GetInstanceStats { instance: &'static str },
+    AppendWithExecution {
+        instance: &'static str,
+        execution: u64,
+        events: Vec<(u64, Ev)>,
+    },
+    Read {
+        instance: &'static str,
+    },
+    ReadWithExecution {
+        instance: &'static str,
+        execution: u64,
+    },
+    ReadStatus {
+        instance: &'static str,
+    },
+    ReadOrchestrationName {
+        instance: &'static str,
+    },
+    GetCustomStatus {
+        instance: &'static str,
+        last_seen: u64,
+    },
+    GetKvValue {
+        instance: &'static str,
+        key: &'static str,
+    },
+    GetKvAllValues {
+        instance: &'static str,
+    },
+    GetInstanceStats {
+        instance: &'static str,
+    },
     ListInstances,
-    ListInstancesByStatus { status: &'static str },
-    ListExecutions { instance: &'static str },
-    ReadHistory { instance: &'static str },
-    ReadHistoryWithExecutionId { instance: &'static str, execution: u64 },
-    LatestExecutionId { instance: &'static str },
-    GetInstanceInfo { instance: &'static str },
-    GetExecutionInfo { instance: &'static str, execution: u64 },
+    ListInstancesByStatus {
+        status: &'static str,
+    },
+    ListExecutions {
+        instance: &'static str,
+    },
+    ReadHistory {
+        instance: &'static str,
+    },
+    ReadHistoryWithExecutionId {
+        instance: &'static str,
+        execution: u64,
+    },
+    LatestExecutionId {
+        instance: &'static str,
+    },
+    GetInstanceInfo {
+        instance: &'static str,
+    },
+    GetExecutionInfo {
+        instance: &'static str,
+        execution: u64,
+    },
     GetSystemMetrics,
     GetQueueDepths,
-    ListChildren { instance: &'static str },
-    GetParentId { instance: &'static str },
-    GetInstanceTree { instance: &'static str },
-    DeleteInstancesAtomic { ids: Vec<&'static str>, force: bool },
-    DeleteInstance { instance: &'static str, force: bool },
-    DeleteInstanceBulk { which: Which },
-    PruneExecutions { instance: &'static str, keep_last: Option<u32>, ended_before: Option<u64> },
-    PruneExecutionsBulk { which: Which, keep_last: Option<u32>, ended_before: Option<u64> },
+    ListChildren {
+        instance: &'static str,
+    },
+    GetParentId {
+        instance: &'static str,
+    },
+    GetInstanceTree {
+        instance: &'static str,
+    },
+    DeleteInstancesAtomic {
+        ids: Vec<&'static str>,
+        force: bool,
+    },
+    DeleteInstance {
+        instance: &'static str,
+        force: bool,
+    },
+    DeleteInstanceBulk {
+        which: Which,
+    },
+    PruneExecutions {
+        instance: &'static str,
+        keep_last: Option<u32>,
+        ended_before: Option<u64>,
+    },
+    PruneExecutionsBulk {
+        which: Which,
+        keep_last: Option<u32>,
+        ended_before: Option<u64>,
+    },
 }
 
 /// A lock token, by how long ago it was handed out: 0 is the newest.
@@ -154,7 +265,10 @@ pub enum Item {
     QueueMessage(&'static str),
     Cancel(&'static str),
     /// Due so many milliseconds after the beginning.
-    Timer { instance: &'static str, at_ms: u64 },
+    Timer {
+        instance: &'static str,
+        at_ms: u64,
+    },
     ActivityDone(&'static str, u64),
     ActivityBroke(&'static str, u64),
     ChildDone(&'static str),

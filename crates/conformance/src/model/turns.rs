@@ -144,13 +144,7 @@ impl World {
         self.turn_of(token).map_or_else(|| "a".to_owned(), |turn| turn.instance.clone())
     }
 
-    fn turn_commit(
-        &self,
-        token: Token,
-        decided: &Decided,
-        base: Option<Stamp>,
-        stamp: Stamp,
-    ) -> TurnCommit {
+    fn turn_commit(&self, token: Token, decided: &Decided, base: Option<Stamp>, stamp: Stamp) -> TurnCommit {
         let instance = self.instance_of(token);
         let named = matches!(decided.naming, Naming::Named | Naming::NameOnly);
         let versioned = matches!(decided.naming, Naming::Named | Naming::VersionOnly);

@@ -86,7 +86,11 @@ impl World {
         let renewals: Vec<LockRenewal> = tokens
             .iter()
             .map(|token| LockRenewal {
-                kind: if matches!(token, Token::Work(_)) { LockKind::WorkItem } else { LockKind::Orchestration },
+                kind: if matches!(token, Token::Work(_)) {
+                    LockKind::WorkItem
+                } else {
+                    LockKind::Orchestration
+                },
                 token: self.token(*token),
                 extend_for: Duration::from_millis(extend_ms),
             })

@@ -111,7 +111,14 @@ impl World {
     }
 
     pub(crate) fn of(provider: Arc<dyn Provider>, clock: Arc<ManualClock>) -> Self {
-        Self { provider, clock, turns: Vec::new(), works: Vec::new(), shelf: Arc::default(), found_nothing: false }
+        Self {
+            provider,
+            clock,
+            turns: Vec::new(),
+            works: Vec::new(),
+            shelf: Arc::default(),
+            found_nothing: false,
+        }
     }
 
     pub(crate) fn provider(&self) -> &dyn Provider {
@@ -217,7 +224,8 @@ impl World {
 
     /// A fresh token was handed out: none like it may have been before.
     pub(super) fn assert_fresh(&self, token: &str) {
-        let known = self.turns.iter().map(|turn| &turn.token).chain(self.works.iter().map(|work| &work.token));
+        let known =
+            self.turns.iter().map(|turn| &turn.token).chain(self.works.iter().map(|work| &work.token));
         assert!(known.into_iter().all(|known| known != token), "token {token} was handed out twice");
     }
 

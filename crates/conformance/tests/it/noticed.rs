@@ -55,5 +55,5 @@ noticed! {
     a_forgotten_check_in: CheckInIsForgotten by warm::check_in_is_called_once_before_the_answer;
     watches_that_never_wake: WatchesNeverWake by watch::a_change_before_the_wait_is_not_missed;
     work_lost_with_a_dropped_fetch: DroppedFetchesKeepTheirWork
-        by dropped_futures::work_assigned_to_a_dropped_orchestration_fetch_is_given_back;
+        by dropped_futures::many_dropped_fetches_lose_nothing;
 }

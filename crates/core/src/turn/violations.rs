@@ -35,7 +35,8 @@ impl Execution {
         });
         // Only what becomes the outcome counts: a cancel wins over a successor, and that over what the code returned.
         let cancelled = self.ledger.cancel_reason().is_some();
-        let successor = draft.successor.as_ref().filter(|_| !cancelled).map(|successor| successor.input.len());
+        let successor =
+            draft.successor.as_ref().filter(|_| !cancelled).map(|successor| successor.input.len());
         let output = self.output.as_ref().filter(|_| !cancelled && draft.successor.is_none());
         let output = output.map(|output| output.as_ref().map_or_else(String::len, String::len));
         let max = self.payload_bytes_max;

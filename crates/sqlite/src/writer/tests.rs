@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use everturn_core::{Event, EventKind, WorkItem};
 use everturn_provider::{
-    ExecutionMetadata, LentInstance, LockKind, ManualClock, ProviderError, Stamp, TagFilter, TurnCommit, WarmView,
+    ExecutionMetadata, LentInstance, LockKind, ManualClock, ProviderError, Stamp, TagFilter, TurnCommit,
+    WarmView,
 };
 use rusqlite::Connection;
 use tokio::sync::oneshot;

@@ -182,5 +182,3 @@ mod in_memory {
     everturn_conformance::unknown_instance_cases!(MemoryFactory::new());
     everturn_conformance::warm_cases!(MemoryFactory::new());
 }
-
-everturn_conformance::model_test!(FileFactory::new(512), cases: 256);

@@ -112,9 +112,8 @@ async fn commit(
     entry.stamp = stamp;
     // Only an execution that waits is worth keeping, and only once its commit is durable.
     let keeps = turn.outcome == TurnOutcome::Continue && node.warm.is_enabled();
-    let slot = keeps.then(|| {
-        VoidOnDrop(Arc::new(CheckInSlot::new(claim.instance.clone(), entry, node.warm.clone())))
-    });
+    let slot = keeps
+        .then(|| VoidOnDrop(Arc::new(CheckInSlot::new(claim.instance.clone(), entry, node.warm.clone()))));
     let check_in = slot.as_ref().map(|VoidOnDrop(slot)| {
         let slot = Arc::clone(slot);
         Arc::new(move || slot.check_in()) as CheckIn

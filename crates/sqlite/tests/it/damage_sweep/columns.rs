@@ -88,7 +88,8 @@ pub(crate) fn columns(path: &Path) -> Vec<Column> {
 
 /// Which rows of a table are the damaged instance's.
 fn rows_of_the_damaged(table: &str) -> String {
-    let owned = format!("instance_key = (SELECT instance_key FROM instances WHERE instance_id = '{DAMAGED}')");
+    let owned =
+        format!("instance_key = (SELECT instance_key FROM instances WHERE instance_id = '{DAMAGED}')");
     match table {
         "instances" | "worker_queue" | "set_aside" => format!("instance_id = '{DAMAGED}'"),
         // In the middle of a history: neither the first event nor the last.
@@ -111,7 +112,9 @@ pub(crate) fn damaged(column: &Column, stored: &Stored, damage: Damage) -> Optio
             Stored::Text(bytes[..bytes.len() / 2].to_vec())
         }
         (Damage::Truncated, Stored::Integer(number)) => Stored::Integer(number & 0x1),
-        (Damage::BitFlip, Stored::Text(bytes) | Stored::Blob(bytes)) => flipped(bytes, bytes.len() / 2 * 8 + 7),
+        (Damage::BitFlip, Stored::Text(bytes) | Stored::Blob(bytes)) => {
+            flipped(bytes, bytes.len() / 2 * 8 + 7)
+        }
         (Damage::BitFlip, Stored::Integer(number)) => Stored::Integer(number ^ (1 << 40)),
         (Damage::WrongType, _) if column.is_text => Stored::Blob(vec![0, 0xff, 1]),
         (Damage::WrongType, _) => text("twelve"),

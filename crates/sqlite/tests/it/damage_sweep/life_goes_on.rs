@@ -6,7 +6,9 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
-use everturn_core::{ErrorDetails, Event, EventKind, OrchestrationStatus, PoisonMessageType, WorkItem, kind_of};
+use everturn_core::{
+    ErrorDetails, Event, EventKind, OrchestrationStatus, PoisonMessageType, WorkItem, kind_of,
+};
 use everturn_provider::management::{InstanceFilter, PruneOptions};
 use everturn_provider::{
     ExecutionMetadata, LockKind, LockRenewal, ManualClock, OrchestrationItem, Provider, ProviderAdmin,
@@ -131,7 +133,12 @@ impl Ward {
     }
 
     /// Of a sound instance nothing is an error.
-    fn note_of<T: Debug>(&mut self, instance: &str, verb: &str, outcome: Result<T, ProviderError>) -> Option<T> {
+    fn note_of<T: Debug>(
+        &mut self,
+        instance: &str,
+        verb: &str,
+        outcome: Result<T, ProviderError>,
+    ) -> Option<T> {
         if SOUND.contains(&instance) {
             return Some(outcome.unwrap_or_else(|error| panic!("{verb} of {instance}: {error}")));
         }
@@ -186,7 +193,10 @@ impl Ward {
         let listed = admin.list_instances().await.unwrap();
         let running = admin.list_instances_by_status("Running").await.unwrap();
         for instance in SOUND.map(str::to_owned) {
-            assert!(listed.contains(&instance) && running.contains(&instance), "{instance}: {listed:?} {running:?}");
+            assert!(
+                listed.contains(&instance) && running.contains(&instance),
+                "{instance}: {listed:?} {running:?}"
+            );
         }
         admin.get_system_metrics().await.unwrap();
         admin.get_queue_depths().await.unwrap();
@@ -261,7 +271,10 @@ impl Ward {
         self.note_of(&instance, "renew_orchestration_item_lock", renewed);
         if SOUND.contains(&instance.as_str()) {
             assert_eq!(item.history_error, None);
-            assert!(attempts >= 1 && item.history.len() >= 6 && item.kv_snapshot.contains_key("base"), "{item:?}");
+            assert!(
+                attempts >= 1 && item.history.len() >= 6 && item.kv_snapshot.contains_key("base"),
+                "{item:?}"
+            );
         }
         let received = self.received.entry(instance.clone()).or_default();
         received.extend(item.messages.iter().map(|message| kind_of(message).to_owned()));
@@ -269,8 +282,10 @@ impl Ward {
             self.noticed.push(format!("fetch_orchestration_item: {reason}"));
             if !self.refused_before {
                 self.refused_before = true;
-                let given_back =
-                    self.provider.abandon_orchestration_item(&token, Some(Duration::from_secs(1)), false).await;
+                let given_back = self
+                    .provider
+                    .abandon_orchestration_item(&token, Some(Duration::from_secs(1)), false)
+                    .await;
                 self.note("abandon_orchestration_item", given_back);
                 return;
             }
@@ -359,7 +374,9 @@ impl Ward {
             };
             let status = self.provider.read_status(instance).await;
             let in_status = match &status {
-                Ok(OrchestrationStatus::Failed { details, .. }) => details.display_message().contains(&reason),
+                Ok(OrchestrationStatus::Failed { details, .. }) => {
+                    details.display_message().contains(&reason)
+                }
                 Ok(_) => false,
                 Err(error) => error.is_damaged(),
             };
@@ -409,7 +426,8 @@ impl Ward {
             let pruned = self.admin().prune_executions(instance, PruneOptions::default()).await;
             self.note_of(instance, "prune_executions", pruned.map(|_| ()));
         }
-        let pruned = self.admin().prune_executions_bulk(InstanceFilter::default(), PruneOptions::default()).await;
+        let pruned =
+            self.admin().prune_executions_bulk(InstanceFilter::default(), PruneOptions::default()).await;
         pruned.unwrap();
         assert_eq!(self.admin().list_executions(SOUND[1]).await.unwrap(), [2]);
     }
@@ -424,7 +442,11 @@ impl Ward {
         let deleted = self.admin().delete_instances_atomic(&both, true).await;
         self.note("delete_instances_atomic", deleted.map(|_| ()));
         let listed = self.admin().list_instances().await.unwrap();
-        assert!(!listed.iter().any(|listed| listed == DAMAGED), "a damaged instance can be removed: {:?}", self.noticed);
+        assert!(
+            !listed.iter().any(|listed| listed == DAMAGED),
+            "a damaged instance can be removed: {:?}",
+            self.noticed
+        );
     }
 }
 

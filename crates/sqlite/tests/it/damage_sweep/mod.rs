@@ -37,7 +37,11 @@ enum When {
     Held,
 }
 
-async fn case(column: &Column, when: When, change: &(dyn Fn(&columns::Stored) -> Option<columns::Stored> + Sync)) -> (Applied, Outcome) {
+async fn case(
+    column: &Column,
+    when: When,
+    change: &(dyn Fn(&columns::Stored) -> Option<columns::Stored> + Sync),
+) -> (Applied, Outcome) {
     let mut ward = Ward::admit().await;
     let held = match when {
         When::Idle => Held::default(),
@@ -68,7 +72,12 @@ async fn case(column: &Column, when: When, change: &(dyn Fn(&columns::Stored) ->
 }
 
 /// Runs a case on a task of its own, so that one that fails does not hide the others.
-async fn survived(name: &str, column: Column, damage: Damage, when: When) -> Result<(Applied, Outcome), String> {
+async fn survived(
+    name: &str,
+    column: Column,
+    damage: Damage,
+    when: When,
+) -> Result<(Applied, Outcome), String> {
     let run = async move {
         let change = |stored: &columns::Stored| columns::damaged(&column, stored, damage);
         case(&column, when, &change).await
