@@ -152,6 +152,8 @@ fn delete_all(scope: &mut Scope<'_>, ids: &[String], force: bool) -> Result<Dele
         if !force && is_under_way(conn, id)? {
             return Err(ProviderError::still_running("", format!("{id} is still running")).into());
         }
+    }
+    for id in ids {
         if let Some(child) = children(conn, id)?.iter().find(|child| !listed.contains(child)) {
             let message =
                 format!("{id} has child {child} outside the list: a tree traversal must list every child");

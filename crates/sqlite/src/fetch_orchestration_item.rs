@@ -264,7 +264,13 @@ async fn complete(provider: &SqliteProvider, turn: AssignedTurn) -> Result<Fetch
     let (orchestration_name, version) = match origin {
         Origin::Row { name, version, .. } => (name, version),
         Origin::History => {
-            name_in_history(&history).or_else(|| name_in_messages(&messages)).unwrap_or_else(unknown)
+            let named = if warm.is_some() {
+                // Rare: no turn has named it yet. Memory has its history, but its name comes with the answer.
+                name_in_history(&read::events(provider, key, execution_id).await?)
+            } else {
+                name_in_history(&history)
+            };
+            named.or_else(|| name_in_messages(&messages)).unwrap_or_else(unknown)
         }
         Origin::Message => name_in_messages(&messages).unwrap_or_else(unknown),
     };

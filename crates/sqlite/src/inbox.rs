@@ -78,7 +78,8 @@ macro_rules! refresh_sql {
         )
     };
 }
-pub(crate) const REFRESH: &str = refresh_sql!(" AND lock_token IS NULL");
+// An instance that is ready although a lock is in its row: the lock has expired.
+pub(crate) const REFRESH: &str = refresh_sql!(" AND (lock_token IS NULL OR ready_seq IS NOT NULL)");
 const EXPOSE: &str = refresh_sql!("");
 const SELECT_ORPHANED: &str =
     "SELECT instance_key FROM instances WHERE orphaned = 1 AND startable = 0 AND lock_token IS NULL LIMIT 64";

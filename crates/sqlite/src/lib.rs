@@ -46,6 +46,10 @@ mod watches;
 mod writer;
 mod writer_thread;
 
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/writing-a-provider.md")]
+mod guide {}
+
 pub use error::SqliteError;
 pub use options::{SqliteOptions, Synchronous};
 pub use provider::SqliteProvider;

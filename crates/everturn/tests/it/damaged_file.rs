@@ -147,7 +147,7 @@ parked! {
         "UPDATE executions SET pinned_engine_version = 'x' WHERE instance_key = {key} AND execution_id = 2"
             => "pinned version";
     a_current_execution_that_is_not_there_parks_its_instance:
-        "UPDATE instances SET current_execution_id = 77 WHERE instance_id = 'damaged'" => "execution 77";
+        "UPDATE instances SET current_execution_id = 77 WHERE instance_id = 'damaged'" => "missing";
     an_activity_that_cannot_be_read_fails_its_instance:
         "UPDATE worker_queue SET work_item = '{' WHERE instance_id = 'damaged'" => "worker queue row";
     an_activity_of_an_unknown_kind_fails_its_instance:

@@ -15,7 +15,7 @@ use tempfile::TempDir;
 const BEGINNING_MS: u64 = 1_700_000_000_000;
 
 /// Stores in files of their own.
-struct FileFactory {
+pub(crate) struct FileFactory {
     folder: TempDir,
     clock: Arc<ManualClock>,
     batch_operations_max: usize,
@@ -23,7 +23,7 @@ struct FileFactory {
 }
 
 impl FileFactory {
-    fn new(batch_operations_max: usize) -> Self {
+    pub(crate) fn new(batch_operations_max: usize) -> Self {
         Self {
             folder: tempfile::tempdir().unwrap(),
             clock: Arc::new(ManualClock::new(BEGINNING_MS)),
@@ -126,12 +126,12 @@ mod one_operation_a_commit {
 }
 
 /// Stores in memory.
-struct MemoryFactory {
+pub(crate) struct MemoryFactory {
     clock: Arc<ManualClock>,
 }
 
 impl MemoryFactory {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { clock: Arc::new(ManualClock::new(BEGINNING_MS)) }
     }
 }

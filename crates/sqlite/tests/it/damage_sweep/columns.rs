@@ -66,6 +66,7 @@ pub(crate) enum Applied {
 fn connect(path: &Path) -> Connection {
     let conn = Connection::open(path).unwrap();
     conn.busy_timeout(Duration::from_secs(5)).unwrap();
+    conn.pragma_update(None, "synchronous", "OFF").unwrap();
     conn
 }
 
@@ -86,7 +87,7 @@ pub(crate) fn columns(path: &Path) -> Vec<Column> {
     columns.unwrap().collect::<Result<_, _>>().unwrap()
 }
 
-/// Which rows of a table are the damaged instance's.
+/// Which rows of a table are damaged: the damaged instance's.
 fn rows_of_the_damaged(table: &str) -> String {
     let owned =
         format!("instance_key = (SELECT instance_key FROM instances WHERE instance_id = '{DAMAGED}')");

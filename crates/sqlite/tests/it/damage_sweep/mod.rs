@@ -5,11 +5,13 @@
 mod columns;
 mod inhabited_store;
 mod life_goes_on;
+mod random_damage;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use columns::{Applied, Column, Damage};
+use columns::{Applied, Column, Damage, Stored};
 use life_goes_on::{Held, Ward};
+use tokio::task::JoinSet;
 
 /// What a damage came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -20,6 +22,8 @@ enum Outcome {
     Impossible,
     /// The instance was parked, and says why.
     Parked,
+    /// The instance was told that its activity failed.
+    Told,
     /// A verb about the instance said so.
     Reported,
     /// Nobody noticed, and the instance goes on.
@@ -37,11 +41,10 @@ enum When {
     Held,
 }
 
-async fn case(
-    column: &Column,
-    when: When,
-    change: &(dyn Fn(&columns::Stored) -> Option<columns::Stored> + Sync),
-) -> (Applied, Outcome) {
+/// What a stored value becomes; `None` if it stays.
+type Change = Box<dyn Fn(&Stored) -> Option<Stored> + Send + Sync>;
+
+async fn case(column: &Column, when: When, change: &Change) -> (Applied, Outcome) {
     let mut ward = Ward::admit().await;
     let held = match when {
         When::Idle => Held::default(),
@@ -56,6 +59,8 @@ async fn case(
     ward.live(held).await;
     let outcome = if ward.parked.is_some() {
         Outcome::Parked
+    } else if ward.damaged_was_told() {
+        Outcome::Told
     } else if !ward.noticed.is_empty() {
         Outcome::Reported
     } else if ward.damaged_had_a_turn() {
@@ -63,25 +68,24 @@ async fn case(
     } else {
         Outcome::Stalled
     };
-    let is_silent = outcome == Outcome::Stalled && applied == Applied::Written;
-    assert!(!is_silent, "the instance stands still and nothing says why");
+    if applied == Applied::Written {
+        assert!(outcome != Outcome::Stalled, "the instance stands still and nothing says why");
+        assert!(!ward.is_stuck(), "the instance can neither go on nor end: {:?}", ward.noticed);
+    }
     if std::env::var_os("EVERTURN_DAMAGE_VERBOSE").is_some() {
-        println!("{}.{} {when:?} {applied:?} {outcome:?} {:?}", column.table, column.name, ward.noticed);
+        println!("CASE {}.{} {when:?} {applied:?} {outcome:?} {:?}", column.table, column.name, ward.noticed);
     }
     (applied, outcome)
 }
 
 /// Runs a case on a task of its own, so that one that fails does not hide the others.
 async fn survived(
-    name: &str,
+    name: String,
     column: Column,
-    damage: Damage,
     when: When,
+    change: Change,
 ) -> Result<(Applied, Outcome), String> {
-    let run = async move {
-        let change = |stored: &columns::Stored| columns::damaged(&column, stored, damage);
-        case(&column, when, &change).await
-    };
+    let run = async move { case(&column, when, &change).await };
     let ended = tokio::time::timeout(std::time::Duration::from_secs(60), tokio::spawn(run)).await;
     match ended {
         Ok(Ok(outcome)) => Ok(outcome),
@@ -99,23 +103,29 @@ async fn survived(
 
 async fn sweep(table: &str) {
     let store = inhabited_store::inhabited().await;
-    let only = std::env::var("EVERTURN_DAMAGE_COLUMN").ok();
     let mut tally: BTreeMap<String, usize> = BTreeMap::new();
     let mut failures = Vec::new();
     for column in columns::columns(&store.path()) {
-        if column.table != table || only.as_ref().is_some_and(|only| *only != column.name) {
+        if column.table != table {
             continue;
         }
+        // All damages of a column at the same time: each case mostly waits.
+        let mut cases = JoinSet::new();
         for damage in Damage::ALL {
             for when in [When::Idle, When::Held] {
                 let name = format!("{}.{} {damage:?} {when:?}", column.table, column.name);
-                match survived(&name, column.clone(), damage, when).await {
-                    Ok((applied, outcome)) => {
-                        let how = if applied == Applied::Forced { " (a constraint refuses it)" } else { "" };
-                        *tally.entry(format!("{outcome:?}{how}")).or_default() += 1;
-                    }
-                    Err(failure) => failures.push(failure),
+                let damaged = column.clone();
+                let change: Change = Box::new(move |stored| columns::damaged(&damaged, stored, damage));
+                cases.spawn(survived(name, column.clone(), when, change));
+            }
+        }
+        for outcome in cases.join_all().await {
+            match outcome {
+                Ok((applied, outcome)) => {
+                    let how = if applied == Applied::Forced { " (a constraint refuses it)" } else { "" };
+                    *tally.entry(format!("{outcome:?}{how}")).or_default() += 1;
                 }
+                Err(failure) => failures.push(failure),
             }
         }
     }

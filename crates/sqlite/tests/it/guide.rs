@@ -1,0 +1,35 @@
+//! The tables in the author's guide are ones that SQLite takes, and a part of those that are proven.
+
+use std::collections::BTreeSet;
+
+use rusqlite::Connection;
+
+const GUIDE: &str = include_str!("../../../../docs/writing-a-provider.md");
+const SCHEMA: &str = include_str!("../../migrations/0001_initial.sql");
+
+fn columns(schema: &str) -> BTreeSet<(String, String, String)> {
+    let conn = Connection::open_in_memory().unwrap();
+    conn.execute_batch(schema).unwrap();
+    let mut select = conn
+        .prepare(
+            "SELECT t.name, c.name, c.type FROM sqlite_schema AS t JOIN pragma_table_info(t.name) AS c \
+             WHERE t.type = 'table'",
+        )
+        .unwrap();
+    select
+        .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+        .unwrap()
+        .collect::<Result<_, _>>()
+        .unwrap()
+}
+
+#[test]
+fn every_table_and_column_of_the_guide_is_in_the_schema() {
+    let blocks: Vec<&str> =
+        GUIDE.split("```sql\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+    assert!(!blocks.is_empty());
+    let shown = columns(&blocks.join("\n"));
+    let real = columns(SCHEMA);
+    let invented: Vec<_> = shown.difference(&real).collect();
+    assert!(invented.is_empty(), "{invented:?}");
+}

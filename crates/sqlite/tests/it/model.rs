@@ -1,0 +1,14 @@
+//! Random sequences of calls, beside the in-memory provider.
+//!
+//! The long run: `EVERTURN_MODEL_CASES=20000 cargo test -p everturn-sqlite --test it model::model -- --nocapture`.
+
+use crate::conformance::MemoryFactory;
+
+everturn_conformance::model_test!(MemoryFactory::new(), cases: 256);
+
+/// In a file, reads go past the writer. Every commit waits for the disk, so there are fewer cases.
+mod on_file {
+    use crate::conformance::FileFactory;
+
+    everturn_conformance::model_test!(FileFactory::new(512), cases: 24);
+}
