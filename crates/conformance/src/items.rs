@@ -129,3 +129,11 @@ pub(crate) fn activity_id(item: &WorkItem) -> u64 {
         other => panic!("expected an activity, got {other:?}"),
     }
 }
+
+/// The session an activity item is bound to.
+pub(crate) fn session(item: &WorkItem) -> Option<&str> {
+    match item {
+        WorkItem::ActivityExecute { session_id, .. } => session_id.as_deref(),
+        other => panic!("expected an activity, got {other:?}"),
+    }
+}

@@ -16,8 +16,12 @@
 //! #     async fn damage_event(&self, _: &Arc<dyn Provider>, _: &str, _: u64, _: u64) { unimplemented!() }
 //! # }
 //! everturn_conformance::provider_tests!(MyFactory::new());
+//! everturn_conformance::model_test!(MyFactory::new(), cases: 256);
 //! # }
 //! ```
+//!
+//! The first makes the named cases; the second tries random sequences of calls beside the in-memory provider, see
+//! [`model`].
 //!
 //! Time is a [`ManualClock`](everturn_provider::ManualClock) that the factory hands to its provider: locks expire and
 //! delays end because a case moved it, not because it slept.
@@ -47,11 +51,13 @@ pub mod ack_work_item;
 pub mod admin;
 pub mod append_with_execution;
 pub mod capability_filter;
+pub mod concurrency;
 pub mod custom_status;
 pub mod damage;
 pub mod delete;
 pub mod delete_instance_bulk;
 pub mod dropped_futures;
+pub mod dropped_writes;
 pub mod enqueue_for_orchestrator;
 pub mod executions;
 pub mod fetch_orchestration_item;
@@ -95,11 +101,13 @@ macro_rules! provider_tests {
         $crate::admin_cases!($factory);
         $crate::append_with_execution_cases!($factory);
         $crate::capability_filter_cases!($factory);
+        $crate::concurrency_cases!($factory);
         $crate::custom_status_cases!($factory);
         $crate::damage_cases!($factory);
         $crate::delete_cases!($factory);
         $crate::delete_instance_bulk_cases!($factory);
         $crate::dropped_futures_cases!($factory);
+        $crate::dropped_writes_cases!($factory);
         $crate::enqueue_for_orchestrator_cases!($factory);
         $crate::executions_cases!($factory);
         $crate::fetch_orchestration_item_cases!($factory);

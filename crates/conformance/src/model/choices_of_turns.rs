@@ -9,15 +9,16 @@ use proptest::strategy::{BoxedStrategy, Union};
 use super::choices::{
     Choice, activity, delay_ms, events, instance, lasting_ms, message, mostly, parent_of, turn_token,
 };
+use super::glance::Glance;
 use super::op::{Base, Decided, Ev, Filter, Item, Naming, Op, Token};
 use super::world::{HeldTurn, World};
 
-pub(super) fn choices(world: &World) -> Vec<Choice> {
+pub(super) fn choices(world: &World, glance: &Glance) -> Vec<Choice> {
     let is_held = !world.live_turns().is_empty();
-    let is_waiting = world.waiting().0;
+    let is_waiting = glance.messages_wait;
     let decided = || {
         let held: Vec<Held> = (0..6).filter_map(|age| Held::of(world, Token::Turn(age))).collect();
-        let message = message(world);
+        let message = message(glance);
         turn_token(world)
             .prop_flat_map(move |token| {
                 let turn = match token {
@@ -44,7 +45,7 @@ pub(super) fn choices(world: &World) -> Vec<Choice> {
         .prop_map(|(token, delay_ms, refund)| Op::AbandonOrchestrationItem { token, delay_ms, refund });
     let renew = (turn_token(world), lasting_ms())
         .prop_map(|(token, extend_ms)| Op::RenewOrchestrationItemLock { token, extend_ms });
-    let enqueue = (mostly(message(world), activity()), delay_ms())
+    let enqueue = (mostly(16, message(glance), activity()), delay_ms())
         .prop_map(|(item, delay_ms)| Op::EnqueueForOrchestrator { item, delay_ms });
     let fetch =
         (lasting_ms(), filter()).prop_map(|(lock_ms, filter)| Op::FetchOrchestrationItem { lock_ms, filter });
@@ -53,10 +54,10 @@ pub(super) fn choices(world: &World) -> Vec<Choice> {
     let pass = select(&[1_u64, 999, 1_000, 1_000, 5_000, 5_000, 5_000, 30_000, 31_000][..])
         .prop_map(|ms| Op::Pass { ms });
     // An empty store has little to tell: make something first.
-    let is_bare = world.known_instances().is_empty();
+    let is_bare = glance.known.is_empty();
     let eager = if is_bare { 6 } else { 1 };
     vec![
-        (6, pass.boxed()),
+        (if glance.has_idle_lease { 16 } else { 6 }, pass.boxed()),
         (if is_waiting { 10 } else { 24 * eager }, enqueue.boxed()),
         (if is_waiting && !is_held { 24 * eager } else { 4 }, fetch.boxed()),
         (if is_waiting && !is_held { 16 * eager } else { 4 }, fetch_turn.boxed()),
@@ -103,8 +104,8 @@ fn decided(turn: Option<&Held>, message: &BoxedStrategy<Item>) -> BoxedStrategy<
     Union::new_weighted(execution.collect())
         .prop_flat_map(move |(execution, next_id)| {
             let items = (
-                vec(mostly(activity(), message.clone()), 0..3),
-                vec(mostly(message.clone(), activity()), 0..3),
+                vec(mostly(30, activity(), message.clone()), 0..3),
+                vec(mostly(30, message.clone(), activity()), 0..3),
                 vec((instance(), 1..3_u64, 1..7_u64), 0..3),
             );
             let metadata = (naming(next_id), weighted(0.8, Just(parent)), pin(), status(), output());
@@ -133,8 +134,8 @@ fn decided(turn: Option<&Held>, message: &BoxedStrategy<Item>) -> BoxedStrategy<
 fn history(next_id: u64) -> impl Strategy<Value = Vec<(u64, Ev)>> {
     let starts = if next_id == 1 { 0.85 } else { 0.0 };
     (events(next_id, 4), proptest::bool::weighted(starts)).prop_map(|(mut events, starts)| {
-        if starts && let Some((_, first)) = events.first_mut() {
-            *first = Ev::Started;
+        if starts && let Some((1, first)) = events.first_mut() {
+            *first = if matches!(first, Ev::StartedCarrying(_)) { *first } else { Ev::Started };
         }
         events
     })

@@ -9,13 +9,14 @@ use proptest::strategy::{BoxedStrategy, Union};
 use super::choices::{
     Choice, activity, delay_ms, instance, lasting_ms, message, moment_ms, mostly, turn_token, work_token,
 };
+use super::glance::Glance;
 use super::op::{INSTANCES, Item, Op, Tags, Token};
 use super::world::{HeldWork, World};
 
-pub(super) fn choices(world: &World) -> Vec<Choice> {
+pub(super) fn choices(world: &World, glance: &Glance) -> Vec<Choice> {
     let is_held = !world.live_works().is_empty();
-    let is_waiting = world.waiting().1;
-    let enqueue = mostly(activity(), message(world)).prop_map(|item| Op::EnqueueForWorker { item });
+    let is_waiting = glance.activities_wait;
+    let enqueue = mostly(10, activity(), message(glance)).prop_map(|item| Op::EnqueueForWorker { item });
     let fetch = (lasting_ms(), weighted(0.75, (owner(), lease_ms())), tags())
         .prop_map(|(lock_ms, owner, tags)| Op::FetchWorkItem { lock_ms, owner, tags });
     let abandon = (work_token(world), delay_ms(), any::<bool>())
@@ -23,19 +24,27 @@ pub(super) fn choices(world: &World) -> Vec<Choice> {
     let renew = (work_token(world), lasting_ms())
         .prop_map(|(token, extend_ms)| Op::RenewWorkItemLock { token, extend_ms });
     let any_token = Union::new(vec![turn_token(world), work_token(world)]);
-    let renew_locks = (vec(any_token, 0..4), lasting_ms())
-        .prop_map(|(tokens, extend_ms)| Op::RenewLocks { tokens, extend_ms });
-    let renew_sessions = (vec(owner(), 0..3), lasting_ms(), moment_ms())
+    let renew_locks = (vec(any_token, 0..4), lasting_ms()).prop_map(|(mut tokens, extend_ms)| {
+        // Whoever renews many locks names each once.
+        let mut seen = Vec::new();
+        tokens.retain(|token| {
+            let is_new = !seen.contains(token);
+            seen.push(*token);
+            is_new
+        });
+        Op::RenewLocks { tokens, extend_ms }
+    });
+    let renew_sessions = (vec(owner(), 0..4), lasting_ms(), moment_ms())
         .prop_map(|(owners, extend_ms, idle_ms)| Op::RenewSessionLock { owners, extend_ms, idle_ms });
     vec![
         (if is_waiting { 5 } else { 10 }, enqueue.boxed()),
         (if is_waiting { 16 } else { 2 }, fetch.boxed()),
-        (if is_held { 10 } else { 1 }, ack(world)),
+        (if is_held { 16 } else { 1 }, ack(world)),
         (if is_held { 5 } else { 1 }, abandon.boxed()),
         (if is_held { 3 } else { 1 }, renew.boxed()),
         (2, renew_locks.boxed()),
-        (3, renew_sessions.boxed()),
-        (5, Just(Op::CleanupOrphanedSessions).boxed()),
+        (if glance.has_live_lease { 9 } else { 2 }, renew_sessions.boxed()),
+        (if glance.has_dead_lease { 60 } else { 2 }, Just(Op::CleanupOrphanedSessions).boxed()),
     ]
 }
 
@@ -51,7 +60,7 @@ fn ack(world: &World) -> BoxedStrategy<Op> {
             let known = INSTANCES.into_iter().find(|known| work.is_some_and(|work| work.instance == *known));
             let (instance, id) = (known.unwrap_or("a"), work.map_or(1, |work| work.id));
             let outcomes = vec![Item::ActivityDone(instance, id), Item::ActivityBroke(instance, id)];
-            let completion = weighted(0.8, mostly(select(outcomes), odd_completion()));
+            let completion = weighted(0.8, mostly(12, select(outcomes), odd_completion()));
             (Just(token), completion)
         })
         .prop_map(|(token, completion)| Op::AckWorkItem { token, completion })
@@ -66,7 +75,7 @@ fn odd_completion() -> impl Strategy<Value = Item> {
 
 /// Leases end sooner than locks, so that sessions change hands.
 fn lease_ms() -> impl Strategy<Value = u64> {
-    Union::new_weighted(vec![(3, Just(5_000)), (3, Just(1_000)), (2, Just(30_000)), (1, Just(0))])
+    Union::new_weighted(vec![(2, Just(5_000)), (3, Just(1_000)), (2, Just(30_000)), (2, Just(0))])
 }
 
 fn owner() -> impl Strategy<Value = &'static str> {

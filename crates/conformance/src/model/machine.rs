@@ -7,6 +7,7 @@ use std::task::{Context, Poll, Waker};
 use proptest::strategy::{BoxedStrategy, Just, Strategy, Union};
 use proptest_state_machine::ReferenceStateMachine;
 
+use super::glance::Glance;
 use super::op::Op;
 use super::world::World;
 use super::{choices_of_histories, choices_of_turns, choices_of_works};
@@ -68,9 +69,10 @@ impl ReferenceStateMachine for Machine {
 
     fn transitions(state: &Reference) -> BoxedStrategy<Op> {
         let world = &state.world;
-        let mut choices = choices_of_turns::choices(world);
-        choices.extend(choices_of_works::choices(world));
-        choices.extend(choices_of_histories::choices(world));
+        let glance = Glance::at(world);
+        let mut choices = choices_of_turns::choices(world, &glance);
+        choices.extend(choices_of_works::choices(world, &glance));
+        choices.extend(choices_of_histories::choices(&glance));
         Union::new_weighted(choices).boxed()
     }
 

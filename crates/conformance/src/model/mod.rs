@@ -14,7 +14,7 @@
 //! | `EVERTURN_MODEL_CASES` | how many sequences are tried |
 //! | `EVERTURN_MODEL_SEED` | where they start; a failure prints the seed with which it is the first case |
 //!
-//! The long run: `EVERTURN_MODEL_CASES=20000 cargo test -p everturn-sqlite --test it model -- --nocapture`.
+//! The long run: `EVERTURN_MODEL_CASES=20000 cargo test -p everturn-sqlite --test it model::model -- --nocapture`.
 
 mod administration;
 mod answer;
@@ -23,6 +23,7 @@ mod choices_of_histories;
 mod choices_of_turns;
 mod choices_of_works;
 mod comparison;
+mod glance;
 mod histories;
 mod machine;
 mod op;
@@ -45,6 +46,7 @@ use proptest_state_machine::ReferenceStateMachine;
 use tokio::runtime::Runtime;
 
 use crate::ProviderFactory;
+use answer::Outcome;
 use comparison::Comparison;
 use machine::Machine;
 use tally::Tally;
@@ -116,28 +118,67 @@ fn run_case<F: ProviderFactory>(
     let tried = runner.run(&Machine::sequential_strategy(LENGTH), |(_, ops, seen)| {
         // Only the first run counts: the others are simpler forms of it.
         let counts = is_first.replace(false);
-        let compared = runtime.block_on(async {
-            let mut comparison = Comparison::open(factory()).await;
-            for op in &ops {
-                if let Some(seen) = &seen {
-                    seen.fetch_add(1, Ordering::SeqCst);
-                }
-                let outcome = comparison.apply(op).await?;
-                if counts {
-                    tally.borrow_mut().count(op, outcome);
-                }
+        let note = |op: &Op, outcome| match (outcome, &seen) {
+            (None, Some(seen)) => {
+                seen.fetch_add(1, Ordering::SeqCst);
             }
-            comparison.end().await
-        });
-        compared.map_err(TestCaseError::fail)
+            (Some(outcome), _) if counts => tally.borrow_mut().count(op, outcome),
+            _ => {}
+        };
+        compare(runtime, factory(), &ops, note).map_err(TestCaseError::fail)
     });
     match tried {
         Ok(()) => {}
-        Err(TestError::Fail(reason, (_, ops, _))) => panic!(
-            "EVERTURN_MODEL_SEED={seed} EVERTURN_MODEL_CASES=1 shows it\n{reason}\nafter\n{}",
-            as_code(&ops)
-        ),
+        Err(TestError::Fail(_, (_, ops, _))) => {
+            let ops = without_the_needless(runtime, ops, factory);
+            let difference = compare(runtime, factory(), &ops, |_, _| {}).err().unwrap_or_default();
+            panic!(
+                "EVERTURN_MODEL_SEED={seed} EVERTURN_MODEL_CASES=1 shows it\n{difference}\nafter\n{}",
+                as_code(&ops)
+            )
+        }
         Err(TestError::Abort(reason)) => panic!("seed {seed}: {reason}"),
+    }
+}
+
+/// Carries out operations on a fresh store and on the in-memory provider; an error says how they differ. `note` is told
+/// of each operation before it is carried out, and after it how it went.
+fn compare(
+    runtime: &Runtime,
+    factory: impl ProviderFactory,
+    ops: &[Op],
+    note: impl Fn(&Op, Option<Outcome>),
+) -> Result<(), String> {
+    runtime.block_on(async {
+        let mut comparison = Comparison::open(factory).await;
+        for op in ops {
+            note(op, None);
+            let outcome = comparison.apply(op).await?;
+            note(op, Some(outcome));
+        }
+        comparison.end().await
+    })
+}
+
+/// The same operations without those that do not matter: shrinking made some of them simple after it had tried to leave
+/// them out.
+fn without_the_needless<F: ProviderFactory>(
+    runtime: &Runtime,
+    mut ops: Vec<Op>,
+    factory: &impl Fn() -> F,
+) -> Vec<Op> {
+    loop {
+        let length = ops.len();
+        for at in (0..length).rev() {
+            let mut fewer = ops.clone();
+            fewer.remove(at);
+            if compare(runtime, factory(), &fewer, |_, _| {}).is_err() {
+                ops = fewer;
+            }
+        }
+        if ops.len() == length {
+            return ops;
+        }
     }
 }
 
@@ -165,14 +206,7 @@ fn run_case<F: ProviderFactory>(
 /// # Panics
 /// If an answer differs.
 pub fn replay(factory: impl ProviderFactory + 'static, ops: &[Op]) {
-    let compared = runtime().block_on(async {
-        let mut comparison = Comparison::open(factory).await;
-        for op in ops {
-            comparison.apply(op).await?;
-        }
-        comparison.end().await
-    });
-    if let Err(difference) = compared {
+    if let Err(difference) = compare(&runtime(), factory, ops, |_, _| {}) {
         panic!("{difference}\nafter\n{}", as_code(ops));
     }
 }

@@ -1,5 +1,6 @@
 //! The operations of the model test, as plain data that prints as the code it is written in.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 /// The instances that operations are about. `c` may be a child of `a`, and `d` one of `c`.
@@ -346,6 +347,33 @@ impl fmt::Debug for Decided {
             write!(f, "cancelled: {cancelled:?}, ")?;
         }
         f.write_str("..Decided::default() }")
+    }
+}
+
+impl Op {
+    /// Whether the arguments alone are reason enough to refuse it, whatever the store holds. If the lock is lost as well,
+    /// the contract does not say which reason is told.
+    pub(super) fn is_malformed(&self) -> bool {
+        match self {
+            Self::AckOrchestrationItem { decided, .. } | Self::CommitTurn { decided, .. } => {
+                decided.is_malformed()
+            }
+            Self::AckWorkItem { completion: Some(item), .. } => {
+                !matches!(item, Item::ActivityDone(..) | Item::ActivityBroke(..))
+            }
+            _ => false,
+        }
+    }
+}
+
+impl Decided {
+    fn is_malformed(&self) -> bool {
+        let is_activity = |item: &Item| matches!(item, Item::Activity { .. });
+        let ids: BTreeSet<u64> = self.events.iter().map(|(id, _)| *id).collect();
+        ids.contains(&0)
+            || ids.len() < self.events.len()
+            || !self.worker_items.iter().all(is_activity)
+            || self.orchestrator_items.iter().any(is_activity)
     }
 }
 

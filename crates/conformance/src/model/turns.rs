@@ -83,6 +83,12 @@ impl World {
             Ok(Some(turn)) => {
                 self.hold(&turn.item, turn.lock_token, turn.stamp, lock_ms);
                 let (stamp, is_warm) = (shown_stamp(turn.stamp), turn.warm.is_some());
+                if is_warm {
+                    // A warm turn may be told of before its lock is stored, and a reader would not see that lock yet.
+                    // Whatever is answered after it is answered when both are stored.
+                    let refused = self.provider.renew_orchestration_item_lock("never issued", lock).await;
+                    assert!(refused.is_err(), "nobody holds that lock");
+                }
                 Answer::done((shown_item(turn.item), turn.attempt_count, stamp, is_warm, asked))
             }
         }

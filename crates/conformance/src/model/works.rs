@@ -19,6 +19,10 @@ impl World {
             Op::AckWorkItem { token, completion } => {
                 let name = self.token(*token);
                 let answer = self.provider.ack_work_item(&name, completion.map(work_item)).await;
+                if answer.is_ok() {
+                    let lease_ms = self.work_of(*token).and_then(|work| work.leased_until_ms);
+                    self.idle_leases_ms.extend(lease_ms);
+                }
                 self.ended_if(answer.is_ok(), *token);
                 Answer::accepted(answer)
             }
@@ -44,6 +48,9 @@ impl World {
                 Answer::of(renewed, |count| Answer::done_unless(count == 0, count))
             }
             Op::CleanupOrphanedSessions => {
+                let now_ms = self.now_ms();
+                self.leases_ms.retain(|end_ms| now_ms < *end_ms);
+                self.idle_leases_ms.retain(|end_ms| now_ms < *end_ms);
                 let removed = self.provider.cleanup_orphaned_sessions(Duration::ZERO).await;
                 Answer::of(removed, |count| Answer::done_unless(count == 0, count))
             }
@@ -70,10 +77,15 @@ impl World {
             Ok(None) => Answer::empty("nothing"),
             Ok(Some((item, token, attempts))) => {
                 self.assert_fresh(&token);
+                let lease_ms =
+                    owner.filter(|_| items::session(&item).is_some()).map(|(_, lease_ms)| lease_ms);
+                let leased_until_ms = lease_ms.map(|lease_ms| self.now_ms().saturating_add(lease_ms));
+                self.leases_ms.extend(leased_until_ms);
                 self.works.push(HeldWork {
                     token,
                     instance: item.instance().to_owned(),
                     id: items::activity_id(&item),
+                    leased_until_ms,
                     locked_until_ms: self.now_ms().saturating_add(lock_ms),
                     ended: false,
                 });

@@ -10,8 +10,7 @@ use everturn_provider::{
 };
 
 use super::answer::Answer;
-use super::machine::at_once;
-use super::op::{INSTANCES, Item, Op, Token};
+use super::op::{Item, Op, Token};
 use crate::items;
 
 /// When every world begins.
@@ -26,6 +25,10 @@ pub(crate) struct World {
     pub(super) turns: Vec<HeldTurn>,
     pub(super) works: Vec<HeldWork>,
     pub(super) shelf: Arc<Shelf>,
+    /// When the leases end that worker fetches were given.
+    pub(super) leases_ms: Vec<u64>,
+    /// The same of sessions of which an activity has ended.
+    pub(super) idle_leases_ms: Vec<u64>,
     /// The last look into the orchestrator queue found nothing, and nothing was done since that may change it.
     pub(super) found_nothing: bool,
 }
@@ -47,6 +50,8 @@ pub(crate) struct HeldWork {
     pub(crate) token: String,
     pub(crate) instance: String,
     pub(crate) id: u64,
+    /// Until when its session was leased for it.
+    pub(crate) leased_until_ms: Option<u64>,
     pub(crate) locked_until_ms: u64,
     pub(crate) ended: bool,
 }
@@ -117,6 +122,8 @@ impl World {
             turns: Vec::new(),
             works: Vec::new(),
             shelf: Arc::default(),
+            leases_ms: Vec::new(),
+            idle_leases_ms: Vec::new(),
             found_nothing: false,
         }
     }
@@ -202,24 +209,6 @@ impl World {
             .filter(|(_, work)| !work.ended && now_ms < work.locked_until_ms)
             .map(|(age, _)| Token::Work(age))
             .collect()
-    }
-
-    /// The instances that exist. Of a world in memory, which never waits.
-    pub(super) fn known_instances(&self) -> Vec<&'static str> {
-        let listed = at_once(self.admin().list_instances()).unwrap_or_default();
-        INSTANCES.into_iter().filter(|id| listed.iter().any(|listed| listed == id)).collect()
-    }
-
-    /// The id that the next event of an execution would have. Of a world in memory, which never waits.
-    pub(super) fn next_event_id(&self, instance: &str, execution: u64) -> u64 {
-        let history = at_once(self.provider.read_with_execution(instance, execution)).unwrap_or_default();
-        history.last().map_or(1, |event| event.event_id + 1)
-    }
-
-    /// Whether messages and activities may wait to be fetched. Of a world in memory, which never waits.
-    pub(super) fn waiting(&self) -> (bool, bool) {
-        let depths = at_once(self.admin().get_queue_depths()).unwrap_or_default();
-        (depths.orchestrator_queue > 0 && !self.found_nothing, depths.worker_queue > 0)
     }
 
     /// A fresh token was handed out: none like it may have been before.

@@ -1,7 +1,7 @@
 //! A sound provider with one fault built in.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -12,17 +12,30 @@ use everturn_provider::{
     MemoryProvider, OrchestrationItem, Provider, ProviderAdmin, ProviderError, ScheduledActivityIdentifier,
     SessionFetchConfig, TagFilter, TurnCommit, WarmView,
 };
+use semver::Version;
+
+/// How long the locks of the cases last.
+const LOCK: Duration = Duration::from_secs(30);
 
 /// What is wrong with a provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
     None,
-    CancelledActivitiesStay,
+    CancelledRowsAreKept,
     OrchestratorItemsAreLost,
+    AckTakesAnyToken,
+    ExpiryIsIgnored,
+    LateMessagesAreDeleted,
+    CompletionIsEnqueuedThoughTheRowIsGone,
+    MessagesComeInReverse,
+    SessionsAreStolen,
+    FilterIsAppliedAfterTheLock,
+    PruneDeletesTheCurrentExecution,
+    DeleteLeavesQueueRows,
     StatusIsNotStored,
     DelayOfAbandonIsIgnored,
     RefundIsIgnored,
-    DelayOfEnqueueIsIgnored,
+    DelayedMessagesAreVisibleEarly,
     FilterIsIgnored,
     SessionIsIgnored,
     TagsAreIgnored,
@@ -43,13 +56,54 @@ pub(crate) enum Fault {
 }
 
 pub(crate) struct Faulty {
-    inner: Arc<MemoryProvider>,
+    pub(crate) inner: Arc<MemoryProvider>,
     fault: Fault,
+    pub(crate) known: Mutex<Known>,
+}
+
+/// What a fault needs to remember.
+#[derive(Default)]
+pub(crate) struct Known {
+    /// The turns that were handed out: token and instance.
+    turns: Vec<(String, String)>,
+    /// What executions are pinned to.
+    pins: HashMap<String, Version>,
+    /// Who claims sessions.
+    owner: Option<SessionFetchConfig>,
+    /// Everything that was queued for workers.
+    pub(crate) activities: Vec<WorkItem>,
+    /// Instances that were pruned.
+    pub(crate) pruned: Vec<String>,
 }
 
 impl Faulty {
-    fn has(&self, fault: Fault) -> bool {
+    pub(crate) fn has(&self, fault: Fault) -> bool {
         self.fault == fault
+    }
+
+    pub(crate) fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap()
+    }
+
+    /// How long a lock lasts that was asked to last so long.
+    fn lock(&self, lock_timeout: Duration) -> Duration {
+        if self.has(Fault::ExpiryIsIgnored) { lock_timeout * 1_000 } else { lock_timeout }
+    }
+
+    /// The token that an ack is let through with.
+    async fn token_for_ack(&self, token: &str) -> Result<String, ProviderError> {
+        let turns = self.known().turns.clone();
+        let newest = turns.last().map_or(token, |(newest, _)| newest.as_str());
+        match self.fault {
+            Fault::AckTakesAnyToken => Ok(newest.to_owned()),
+            Fault::LateMessagesAreDeleted => {
+                // Gives the turn back and takes it again, with all that came meanwhile.
+                self.inner.abandon_orchestration_item(token, None, true).await?;
+                let again = self.inner.fetch_orchestration_item(LOCK, Duration::ZERO, None).await?;
+                Ok(again.map_or_else(|| token.to_owned(), |(_, token, _)| token))
+            }
+            _ => Ok(token.to_owned()),
+        }
     }
 
     fn wait(&self, poll_timeout: Duration) -> Duration {
@@ -58,6 +112,7 @@ impl Faulty {
 
     async fn spoil(&self, item: &mut OrchestrationItem, attempts: &mut u32) -> Result<(), ProviderError> {
         match self.fault {
+            Fault::MessagesComeInReverse => item.messages.reverse(),
             Fault::AttemptsAreNotCounted => *attempts = 1,
             Fault::HistoryIsShortened => item.history.truncate(2),
             Fault::BrokenHistoryIsAnError if item.history_error.is_some() => {
@@ -95,7 +150,7 @@ impl ProviderFactory for FaultyFactory {
     }
 
     async fn open(&self) -> Arc<dyn Provider> {
-        Arc::new(Faulty { inner: Arc::clone(&self.inner), fault: self.fault })
+        Arc::new(Faulty { inner: Arc::clone(&self.inner), fault: self.fault, known: Mutex::default() })
     }
 
     async fn damage_event(&self, _: &Arc<dyn Provider>, instance: &str, execution_id: u64, event_id: u64) {
@@ -111,8 +166,11 @@ impl Provider for Faulty {
         poll_timeout: Duration,
         filter: Option<&DispatcherCapabilityFilter>,
     ) -> Result<Option<(OrchestrationItem, String, u32)>, ProviderError> {
-        let filter = filter.filter(|_| !self.has(Fault::FilterIsIgnored)).cloned();
+        let is_late = self.has(Fault::FilterIsAppliedAfterTheLock);
+        let late_filter = filter.filter(|_| is_late);
+        let filter = filter.filter(|_| !is_late && !self.has(Fault::FilterIsIgnored)).cloned();
         let (inner, wait) = (Arc::clone(&self.inner), self.wait(poll_timeout));
+        let lock_timeout = self.lock(lock_timeout);
         let fetch = async move { inner.fetch_orchestration_item(lock_timeout, wait, filter.as_ref()).await };
         let fetched = if self.has(Fault::DroppedFetchesKeepTheirWork) {
             tokio::spawn(fetch).await.expect("the fetch ends")?
@@ -121,6 +179,13 @@ impl Provider for Faulty {
         };
         let Some((mut item, token, mut attempts)) = fetched else { return Ok(None) };
         self.spoil(&mut item, &mut attempts).await?;
+        self.known().turns.push((token.clone(), item.instance.clone()));
+        let pin = self.known().pins.get(&item.instance).cloned();
+        if let (Some(filter), Some(pin)) = (late_filter, pin)
+            && !filter.is_compatible(&pin)
+        {
+            return Ok(None);
+        }
         Ok(Some((item, token, attempts)))
     }
 
@@ -135,13 +200,19 @@ impl Provider for Faulty {
         mut cancelled: Vec<ScheduledActivityIdentifier>,
     ) -> Result<(), ProviderError> {
         match self.fault {
-            Fault::CancelledActivitiesStay => cancelled.clear(),
+            Fault::CancelledRowsAreKept => cancelled.clear(),
             Fault::OrchestratorItemsAreLost => orchestrator_items.clear(),
             Fault::StatusIsNotStored => metadata.status = None,
             _ => {}
         }
+        let instance = self.known().turns.iter().find(|(token, _)| token == lock_token).cloned();
+        if let (Some((_, instance)), Some(pin)) = (instance, &metadata.pinned_engine_version) {
+            self.known().pins.insert(instance, pin.clone());
+        }
+        self.known().activities.extend(worker_items.iter().cloned());
+        let lock_token = self.token_for_ack(lock_token).await?;
         let ack = self.inner.ack_orchestration_item(
-            lock_token,
+            &lock_token,
             execution_id,
             history_delta,
             worker_items,
@@ -186,6 +257,7 @@ impl Provider for Faulty {
     }
 
     async fn enqueue_for_worker(&self, item: WorkItem) -> Result<(), ProviderError> {
+        self.known().activities.push(item.clone());
         self.inner.enqueue_for_worker(item).await
     }
 
@@ -196,13 +268,25 @@ impl Provider for Faulty {
         session: Option<&SessionFetchConfig>,
         tag_filter: &TagFilter,
     ) -> Result<Option<(WorkItem, String, u32)>, ProviderError> {
-        let session = session.filter(|_| !self.has(Fault::SessionIsIgnored));
+        let mut session = session.filter(|_| !self.has(Fault::SessionIsIgnored)).cloned();
+        if self.has(Fault::SessionsAreStolen) && session.is_some() {
+            // Everybody passes for the first who came.
+            session = Some(self.known().owner.get_or_insert_with(|| session.unwrap()).clone());
+        }
         let tags = if self.has(Fault::TagsAreIgnored) { &TagFilter::Any } else { tag_filter };
-        self.inner.fetch_work_item(lock_timeout, self.wait(poll_timeout), session, tags).await
+        let lock_timeout = self.lock(lock_timeout);
+        self.inner.fetch_work_item(lock_timeout, self.wait(poll_timeout), session.as_ref(), tags).await
     }
 
     async fn ack_work_item(&self, token: &str, completion: Option<WorkItem>) -> Result<(), ProviderError> {
-        self.inner.ack_work_item(token, completion).await
+        let answer = self.inner.ack_work_item(token, completion.clone()).await;
+        if self.has(Fault::CompletionIsEnqueuedThoughTheRowIsGone)
+            && answer.is_err()
+            && let Some(completion) = completion
+        {
+            self.inner.enqueue_for_orchestrator(completion, None).await?;
+        }
+        answer
     }
 
     async fn renew_work_item_lock(&self, token: &str, extend_for: Duration) -> Result<(), ProviderError> {
@@ -245,12 +329,12 @@ impl Provider for Faulty {
         item: WorkItem,
         delay: Option<Duration>,
     ) -> Result<(), ProviderError> {
-        let delay = delay.filter(|_| !self.has(Fault::DelayOfEnqueueIsIgnored));
+        let delay = delay.filter(|_| !self.has(Fault::DelayedMessagesAreVisibleEarly));
         self.inner.enqueue_for_orchestrator(item, delay).await
     }
 
     fn as_management_capability(&self) -> Option<&dyn ProviderAdmin> {
-        self.inner.as_management_capability()
+        Some(self)
     }
 
     async fn get_custom_status(

@@ -3,9 +3,9 @@
 use std::panic::catch_unwind;
 
 use everturn_conformance::{
-    abandon_orchestration_item, ack_orchestration_item, capability_filter, custom_status, damage,
-    dropped_futures, enqueue_for_orchestrator, fetch_orchestration_item, kv_executions, locks, long_poll,
-    poison, read, run, sessions, tags, tokens, warm, watch,
+    abandon_orchestration_item, ack_orchestration_item, ack_work_item, capability_filter, custom_status,
+    damage, delete, dropped_futures, enqueue_for_orchestrator, fetch_orchestration_item, kv_executions,
+    locks, long_poll, model, poison, prune, read, run, sessions, tags, tokens, warm, watch,
 };
 
 use crate::faulty::{Fault, FaultyFactory};
@@ -24,8 +24,31 @@ macro_rules! noticed {
     };
 }
 
+// The twelve faults that every suite for providers must notice.
 noticed! {
-    cancelled_activities_that_stay: CancelledActivitiesStay
+    no_token_check_on_ack: AckTakesAnyToken by ack_orchestration_item::a_wrong_token_is_refused_and_the_lock_stays;
+    expiry_ignored: ExpiryIsIgnored by ack_orchestration_item::an_ack_after_expiry_is_refused;
+    expiry_of_activities_ignored: ExpiryIsIgnored
+        by ack_work_item::after_expiry_it_is_refused_even_if_nobody_refetched;
+    late_message_deleted: LateMessagesAreDeleted by ack_orchestration_item::only_the_fetched_messages_are_removed;
+    delayed_message_visible_early: DelayedMessagesAreVisibleEarly
+        by enqueue_for_orchestrator::a_delayed_message_is_visible_after_its_delay;
+    attempt_not_counted: AttemptsAreNotCounted by poison::each_abandon_and_refetch_adds_one;
+    cancelled_row_kept: CancelledRowsAreKept by ack_orchestration_item::listed_activities_disappear_and_others_stay;
+    completion_enqueued_though_the_row_is_gone: CompletionIsEnqueuedThoughTheRowIsGone
+        by ack_work_item::after_cancellation_it_is_refused;
+    order_reversed: MessagesComeInReverse by fetch_orchestration_item::all_visible_messages_come_in_insertion_order;
+    session_stolen: SessionsAreStolen by sessions::the_first_fetch_claims_and_others_get_none;
+    filter_applied_after_the_lock: FilterIsAppliedAfterTheLock
+        by capability_filter::an_older_incompatible_instance_is_passed_over_and_stays_unlocked;
+    prune_deletes_the_current_execution: PruneDeletesTheCurrentExecution
+        by prune::the_current_execution_is_never_removed;
+    delete_leaves_queue_rows: DeleteLeavesQueueRows by delete::queue_rows_are_counted_and_removed;
+}
+
+// And some more.
+noticed! {
+    cancelled_activities_that_stay: CancelledRowsAreKept
         by ack_orchestration_item::fifty_activities_are_cancelled_in_one_ack;
     lost_messages: OrchestratorItemsAreLost by ack_orchestration_item::events_activities_and_messages_all_land;
     a_status_not_stored: StatusIsNotStored
@@ -33,8 +56,6 @@ noticed! {
     an_ignored_delay: DelayOfAbandonIsIgnored
         by abandon_orchestration_item::with_a_delay_it_is_not_fetchable_before;
     an_ignored_refund: RefundIsIgnored by poison::refunds_stop_at_zero;
-    a_message_too_early: DelayOfEnqueueIsIgnored
-        by enqueue_for_orchestrator::a_delayed_message_is_visible_after_its_delay;
     an_ignored_filter: FilterIsIgnored by capability_filter::both_bounds_are_inclusive;
     an_ignored_session: SessionIsIgnored by sessions::the_owner_gets_the_following_activities_in_order;
     ignored_tags: TagsAreIgnored by tags::default_only_takes_untagged_activities;
@@ -56,4 +77,27 @@ noticed! {
     watches_that_never_wake: WatchesNeverWake by watch::a_change_before_the_wait_is_not_missed;
     work_lost_with_a_dropped_fetch: DroppedFetchesKeepTheirWork
         by dropped_futures::many_dropped_fetches_lose_nothing;
+}
+
+/// The model test notices faults too, and says by which few operations.
+macro_rules! noticed_by_the_model {
+    ($($test:ident: $fault:ident;)*) => {
+        $(
+            #[test]
+            fn $test() {
+                let panic = catch_unwind(|| model::run(200, || FaultyFactory::new(Fault::$fault))).unwrap_err();
+                let told = panic.downcast_ref::<String>().expect("a text");
+                assert!(told.contains("EVERTURN_MODEL_SEED="), "{told}");
+                let operations = told.lines().skip_while(|line| *line != "vec![").count().saturating_sub(2);
+                assert!((1..=12).contains(&operations), "it was shrunk to a small case: {told}");
+            }
+        )*
+    };
+}
+
+noticed_by_the_model! {
+    the_model_notices_an_order_reversed: MessagesComeInReverse;
+    the_model_notices_a_late_message_deleted: LateMessagesAreDeleted;
+    the_model_notices_a_session_stolen: SessionsAreStolen;
+    the_model_notices_a_cancelled_row_kept: CancelledRowsAreKept;
 }

@@ -8,7 +8,7 @@ use super::store::{
 };
 use crate::error::ProviderError;
 use crate::types::ExecutionMetadata;
-use crate::warm::{Stamp, TurnCommit};
+use crate::warm::TurnCommit;
 
 const OPERATION: &str = "ack_orchestration_item";
 
@@ -25,16 +25,11 @@ impl Store {
         self.orchestrator_queue
             .retain(|_, message| message.tagged_by.as_deref() != Some(commit.lock_token.as_str()));
         self.instance_locks.remove(&instance);
-        self.write_instance(now_ms, &instance, commit.execution_id, &commit.metadata, &commit.history_delta);
+        self.write_instance(now_ms, &instance, commit.execution_id, &commit.metadata);
+        self.write_custom_status(&instance, &commit.history_delta);
         self.write_kv(&instance, &commit.metadata, &commit.history_delta);
-        self.write_execution(
-            now_ms,
-            &instance,
-            commit.execution_id,
-            commit.stamp,
-            commit.metadata,
-            commit.history_delta,
-        );
+        self.stamps.insert(instance.clone(), commit.stamp);
+        self.write_execution(now_ms, &instance, commit.execution_id, commit.metadata, commit.history_delta);
 
         for item in commit.worker_items {
             self.push_activity(item, now_ms);
@@ -58,7 +53,7 @@ impl Store {
     /// Everything that can be wrong with a turn besides its lock.
     fn check_turn(&self, instance: &str, commit: &TurnCommit) -> Result<(), ProviderError> {
         if let Some(base) = commit.base
-            && self.current_stamp(instance) != Some(base)
+            && self.stamps.get(instance) != Some(&base)
         {
             return Err(ProviderError::history_moved(
                 "commit_turn",
@@ -76,15 +71,6 @@ impl Store {
         Ok(())
     }
 
-    /// The stamp of the execution that a fetch would show.
-    fn current_stamp(&self, instance: &str) -> Option<Stamp> {
-        let current = self
-            .instances
-            .get(instance)
-            .map_or(everturn_core::INITIAL_EXECUTION_ID, |row| row.current_execution_id);
-        self.execution(instance, current).map(|execution| execution.stamp)
-    }
-
     /// The instance's row: made if the metadata names the orchestration, else only kept up to date.
     fn write_instance(
         &mut self,
@@ -92,7 +78,6 @@ impl Store {
         instance: &str,
         execution_id: u64,
         metadata: &ExecutionMetadata,
-        history_delta: &[Event],
     ) {
         if let (Some(name), Some(version)) = (&metadata.orchestration_name, &metadata.orchestration_version) {
             let row = self.instances.entry(instance.to_owned()).or_insert_with(|| Instance {
@@ -100,24 +85,28 @@ impl Store {
                 orchestration_version: String::new(),
                 current_execution_id: execution_id,
                 parent_instance_id: metadata.parent_instance_id.clone(),
-                custom_status: None,
-                custom_status_version: 0,
                 created_at_ms: now_ms,
                 updated_at_ms: now_ms,
             });
             row.orchestration_name.clone_from(name);
             row.orchestration_version.clone_from(version);
         }
-        let Some(row) = self.instances.get_mut(instance) else { return };
-        row.current_execution_id = row.current_execution_id.max(execution_id);
-        row.updated_at_ms = now_ms;
+        if let Some(row) = self.instances.get_mut(instance) {
+            row.current_execution_id = row.current_execution_id.max(execution_id);
+            row.updated_at_ms = now_ms;
+        }
+    }
+
+    /// The last status of the delta counts; however many there are, it is one step.
+    fn write_custom_status(&mut self, instance: &str, history_delta: &[Event]) {
         let last_status = history_delta.iter().rev().find_map(|event| match &event.kind {
             EventKind::CustomStatusUpdated { status } => Some(status),
             _ => None,
         });
         if let Some(status) = last_status {
-            row.custom_status.clone_from(status);
-            row.custom_status_version += 1;
+            let custom = self.custom_statuses.entry(instance.to_owned()).or_default();
+            custom.status.clone_from(status);
+            custom.version += 1;
         }
     }
 
@@ -139,7 +128,6 @@ impl Store {
         now_ms: u64,
         instance: &str,
         execution_id: u64,
-        stamp: Stamp,
         metadata: ExecutionMetadata,
         history_delta: Vec<Event>,
     ) {
@@ -148,8 +136,7 @@ impl Store {
             .entry(instance.to_owned())
             .or_default()
             .entry(execution_id)
-            .or_insert_with(|| Execution::running(now_ms, stamp));
-        execution.stamp = stamp;
+            .or_insert_with(|| Execution::running(now_ms));
         if metadata.pinned_engine_version.is_some() {
             execution.pinned_engine_version = metadata.pinned_engine_version;
         }

@@ -24,9 +24,9 @@ impl Store {
             .entry(instance.to_owned())
             .or_default()
             .entry(execution_id)
-            .or_insert_with(|| Execution::running(now_ms, fresh_stamp));
-        execution.stamp = fresh_stamp;
+            .or_insert_with(|| Execution::running(now_ms));
         execution.append(new_events);
+        self.stamps.insert(instance.to_owned(), fresh_stamp);
         // A start event makes an instance known, whose messages may have waited for it.
         self.changes.orchestrator_queue = true;
         self.changes.instances.insert(instance.to_owned());

@@ -44,6 +44,8 @@ impl Store {
             executions.values().map(|execution| execution.events.len() as u64).sum::<u64>();
         self.instance_locks.remove(id);
         self.kv.remove(id);
+        self.custom_statuses.remove(id);
+        self.stamps.remove(id);
         let before = self.orchestrator_queue.len() + self.worker_queue.len();
         self.orchestrator_queue.retain(|_, message| message.instance != id);
         self.worker_queue.retain(|_, activity| !activity.is_of(id));

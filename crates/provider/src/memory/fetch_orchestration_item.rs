@@ -45,38 +45,53 @@ impl Store {
         if filter.is_some_and(|filter| filter.supported_engine_versions.is_empty()) {
             return None;
         }
-        let (orphans, picked) = self.pick_instance(now_ms, filter);
-        for row_id in orphans {
+        for row_id in self.orphans(now_ms) {
             self.orchestrator_queue.remove(&row_id);
         }
-        let (instance, identity) = picked?;
+        let (instance, identity) = self.pick_instance(now_ms, filter)?;
         let lock = Lock::new(fresh_token.to_owned(), now_ms, lock_timeout);
         self.instance_locks.insert(instance.clone(), lock);
         let (messages, damage, attempt_count) = self.tag_messages(&instance, now_ms, fresh_token);
         Some(self.turn(instance, identity, messages, damage, attempt_count, fresh_token, warm))
     }
 
-    /// The oldest instance that may be delivered, and the orphans met on the way.
+    /// The oldest instance that may be delivered.
     fn pick_instance(
         &self,
         now_ms: u64,
         filter: Option<&DispatcherCapabilityFilter>,
-    ) -> (Vec<u64>, Option<(String, Identity)>) {
-        let mut orphans = Vec::new();
-        let mut seen = BTreeSet::new();
-        for message in self.orchestrator_queue.values().filter(|message| message.is_visible(now_ms)) {
-            let instance = message.instance.as_str();
-            let is_new = seen.insert(instance);
-            if !is_new || self.is_instance_locked(instance, now_ms) || !self.is_compatible(instance, filter) {
-                continue;
+    ) -> Option<(String, Identity)> {
+        self.instances_with_messages(now_ms).into_iter().find_map(|instance| {
+            if !self.is_compatible(instance, filter) {
+                return None;
             }
             match self.standing(instance, now_ms) {
-                Standing::Deliverable(identity) => return (orphans, Some((instance.to_owned(), identity))),
-                Standing::Orphans(row_ids) => orphans.extend(row_ids),
-                Standing::TooEarly => {}
+                Standing::Deliverable(identity) => Some((instance.to_owned(), identity)),
+                Standing::Orphans(_) | Standing::TooEarly => None,
             }
-        }
-        (orphans, None)
+        })
+    }
+
+    /// The rows of queue messages that nobody will ever take.
+    fn orphans(&self, now_ms: u64) -> Vec<u64> {
+        let rows = self.instances_with_messages(now_ms).into_iter().map(|instance| {
+            match self.standing(instance, now_ms) {
+                Standing::Orphans(row_ids) => row_ids,
+                Standing::Deliverable(_) | Standing::TooEarly => Vec::new(),
+            }
+        });
+        rows.flatten().collect()
+    }
+
+    /// The unlocked instances that have visible messages, the one with the oldest first.
+    fn instances_with_messages(&self, now_ms: u64) -> Vec<&str> {
+        let mut seen = BTreeSet::new();
+        self.orchestrator_queue
+            .values()
+            .filter(|message| message.is_visible(now_ms))
+            .map(|message| message.instance.as_str())
+            .filter(|instance| seen.insert(*instance) && !self.is_instance_locked(instance, now_ms))
+            .collect()
     }
 
     fn is_instance_locked(&self, instance: &str, now_ms: u64) -> bool {
@@ -165,7 +180,7 @@ impl Store {
     ) -> FetchedTurn {
         let Identity { orchestration_name, version, execution_id, has_history } = identity;
         let execution = self.execution(&instance, execution_id).filter(|_| has_history);
-        let stamp = execution.map(|execution| execution.stamp);
+        let stamp = execution.and_then(|_| self.stamps.get(&instance)).copied();
         let lent = match (warm, stamp, &damage) {
             (Some(warm), Some(stamp), None) => warm.lend(&instance, execution_id, stamp),
             _ => None,

@@ -1,6 +1,6 @@
 //! The provider that keeps everything in memory: the storage contract as a program one can read.
 //!
-//! All state is one [`Store`](store::Store) of plain ordered tables behind a mutex. Each verb of the contract is a method
+//! All state is one `store::Store` of plain ordered tables behind a mutex. Each verb of the contract is a method
 //! of it in a file of its own; what is asynchronous (waiting for work) is only around it.
 
 mod abandon_orchestration_item;

@@ -2,7 +2,7 @@
 
 use everturn_core::{Event, EventKind, OrchestrationStatus, SystemStats};
 
-use super::store::{Execution, Store, Stored};
+use super::store::{CustomStatus, Execution, Store, Stored};
 use crate::error::ProviderError;
 use crate::provider::status_of;
 
@@ -58,9 +58,8 @@ impl Store {
         instance: &str,
         last_seen_version: u64,
     ) -> Option<(Option<String>, u64)> {
-        let row = self.instances.get(instance)?;
-        (row.custom_status_version > last_seen_version)
-            .then(|| (row.custom_status.clone(), row.custom_status_version))
+        let CustomStatus { status, version } = self.custom_statuses.get(instance)?;
+        (*version > last_seen_version).then(|| (status.clone(), *version))
     }
 
     pub(super) fn get_instance_stats(&self, instance: &str) -> Option<SystemStats> {

@@ -33,6 +33,10 @@ pub(super) struct Store {
     pub(super) worker_queue: BTreeMap<u64, Activity>,
     pub(super) sessions: BTreeMap<String, Session>,
     pub(super) kv: BTreeMap<String, KvStore>,
+    /// What the last change of any execution left: a copy in memory is compared with it.
+    pub(super) stamps: BTreeMap<String, Stamp>,
+    /// Kept apart from the instances: a turn may set a status before any turn names the orchestration.
+    pub(super) custom_statuses: BTreeMap<String, CustomStatus>,
     /// Activities of which nothing can be read, not even whose they are.
     pub(super) set_aside: Vec<Activity>,
     pub(super) changes: Changes,
@@ -64,10 +68,15 @@ pub(super) struct Instance {
     pub(super) orchestration_version: String,
     pub(super) current_execution_id: u64,
     pub(super) parent_instance_id: Option<String>,
-    pub(super) custom_status: Option<String>,
-    pub(super) custom_status_version: u64,
     pub(super) created_at_ms: u64,
     pub(super) updated_at_ms: u64,
+}
+
+/// What the code of an instance says about itself, and how often it has spoken.
+#[derive(Debug, Default)]
+pub(super) struct CustomStatus {
+    pub(super) status: Option<String>,
+    pub(super) version: u64,
 }
 
 /// One life of an instance, with its history.
@@ -78,7 +87,6 @@ pub(super) struct Execution {
     pub(super) started_at_ms: u64,
     pub(super) completed_at_ms: Option<u64>,
     pub(super) pinned_engine_version: Option<Version>,
-    pub(super) stamp: Stamp,
     pub(super) events: BTreeMap<u64, Stored<Event>>,
     /// The last event that completed or failed this execution.
     pub(super) outcome_event_id: Option<u64>,
@@ -185,14 +193,13 @@ impl Store {
 
 impl Execution {
     /// A new execution without events.
-    pub(super) fn running(now_ms: u64, stamp: Stamp) -> Self {
+    pub(super) fn running(now_ms: u64) -> Self {
         Self {
             status: RUNNING.to_owned(),
             output: None,
             started_at_ms: now_ms,
             completed_at_ms: None,
             pinned_engine_version: None,
-            stamp,
             events: BTreeMap::new(),
             outcome_event_id: None,
         }
