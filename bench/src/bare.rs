@@ -1,9 +1,10 @@
 //! What the disk can do without an engine: the measure of everything else.
 
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
+use tempfile::TempDir;
 
 use crate::Result;
 use crate::figures::median;
@@ -25,14 +26,9 @@ pub(crate) struct Bare {
 impl Bare {
     /// Measures in a new database in this folder.
     pub(crate) fn measure(folder: &Path) -> Result<Self> {
-        let folder = tempfile::Builder::new().prefix("bare-").tempdir_in(folder)?;
-        let mut connection = Connection::open(folder.path().join("bare.db"))?;
-        set_up(&connection)?;
-        for _ in 0..WARM_UP_COMMITS {
-            commit_rows(&mut connection, 1)?;
-        }
-        let commit_s = median_commit_s(&mut connection, SINGLE_ROW_COMMITS, 1)?;
-        let many_rows_s = median_commit_s(&mut connection, MANY_ROW_COMMITS, ROWS_A_COMMIT)?;
+        let (_folder, mut connection) = warm_database(folder)?;
+        let commit_s = median_commit_s(&mut connection, SINGLE_ROW_COMMITS, 1, Duration::ZERO)?;
+        let many_rows_s = median_commit_s(&mut connection, MANY_ROW_COMMITS, ROWS_A_COMMIT, Duration::ZERO)?;
         Ok(Self { commit_s, rows_per_s: ROWS_A_COMMIT as f64 / many_rows_s })
     }
 
@@ -42,6 +38,22 @@ impl Bare {
             rows_per_s: (before.rows_per_s + after.rows_per_s) / 2.0,
         }
     }
+}
+
+/// Seconds that a durable commit of one row takes after a rest.
+pub(crate) fn rested_commit_s(folder: &Path, commits: usize, rest: Duration) -> Result<f64> {
+    let (_folder, mut connection) = warm_database(folder)?;
+    median_commit_s(&mut connection, commits, 1, rest)
+}
+
+fn warm_database(folder: &Path) -> Result<(TempDir, Connection)> {
+    let folder = tempfile::Builder::new().prefix("bare-").tempdir_in(folder)?;
+    let mut connection = Connection::open(folder.path().join("bare.db"))?;
+    set_up(&connection)?;
+    for _ in 0..WARM_UP_COMMITS {
+        commit_rows(&mut connection, 1)?;
+    }
+    Ok((folder, connection))
 }
 
 /// One table of an integer key and a text, in a database as durable as the engine's.
@@ -69,9 +81,12 @@ fn commit_rows(connection: &mut Connection, rows: usize) -> Result<()> {
     Ok(())
 }
 
-fn median_commit_s(connection: &mut Connection, commits: usize, rows: usize) -> Result<f64> {
+fn median_commit_s(connection: &mut Connection, commits: usize, rows: usize, rest: Duration) -> Result<f64> {
     let mut seconds = Vec::with_capacity(commits);
     for _ in 0..commits {
+        if !rest.is_zero() {
+            std::thread::sleep(rest);
+        }
         let began = Instant::now();
         commit_rows(connection, rows)?;
         seconds.push(began.elapsed().as_secs_f64());

@@ -20,7 +20,7 @@ cases! { $ watch as watch_cases:
     a_deleted_instance_is_not_found,
     a_change_before_the_wait_is_not_missed,
     a_change_during_the_wait_ends_it,
-    the_first_turn_ends_the_wait_for_an_unknown_instance,
+    a_value_ends_the_wait,
     a_deletion_ends_the_wait,
     every_watcher_is_told,
     a_wait_ends_by_itself,
@@ -116,9 +116,10 @@ async fn a_change_during_the_wait_ends_it(h: Harness) {
     tokio::time::timeout(WOKEN, waiting).await.expect("the commit wakes the watch").unwrap();
 }
 
-async fn the_first_turn_ends_the_wait_for_an_unknown_instance(h: Harness) {
-    let mut watch = h.watch_instance("i");
+async fn a_value_ends_the_wait(h: Harness) {
     h.create("i").await;
+    let mut watch = h.watch_instance("i");
+    h.turn("i", Turn::of("i", 1).event(2, events::kv_set("key", "value"))).await;
     tokio::time::timeout(WOKEN, watch.changed(secs(30))).await.expect("the commit wakes the watch");
 }
 

@@ -243,7 +243,8 @@ pub trait Provider: Any + Send + Sync {
         Ok(status_of(&history, custom_status, custom_status_version))
     }
 
-    /// A watch that ends with the next change of this instance. By default it polls.
+    /// A watch that ends when clients can see a change of this instance: an outcome, a custom status, a value of its
+    /// key-value store, its deletion. It may end more often. By default it polls.
     fn watch_instance(&self, _instance: &str) -> InstanceWatch {
         InstanceWatch::polling()
     }

@@ -39,7 +39,7 @@ impl InstanceWatch {
         Self(Source::Polling { next: POLL_MIN })
     }
 
-    /// A watch that ends when the provider changes the value: after each commit that touched the instance.
+    /// A watch that ends when the provider changes the value: after each commit that clients can see.
     pub fn woken(changes: watch::Receiver<u64>) -> Self {
         Self(Source::Woken(changes))
     }
@@ -47,20 +47,31 @@ impl InstanceWatch {
     /// Returns when the instance may have changed since the last call (or since the watch was made), or after
     /// `at_most`. Look again either way.
     pub async fn changed(&mut self, at_most: Duration) {
-        match &mut self.0 {
-            Source::Polling { next } => {
-                let wait = (*next).min(at_most);
-                *next = next.saturating_mul(2).min(POLL_MAX);
-                tokio::time::sleep(wait).await;
-            }
-            Source::Woken(changes) => {
-                let wait = at_most.min(SAFETY_POLL);
-                if let Ok(Err(_closed)) = tokio::time::timeout(wait, changes.changed()).await {
-                    // The provider is gone and wakes nobody any more.
-                    *self = Self::polling();
-                    tokio::time::sleep(POLL_MIN.min(at_most)).await;
-                }
-            }
+        if let Source::Polling { next } = &mut self.0 {
+            let wait = (*next).min(at_most);
+            *next = next.saturating_mul(2).min(POLL_MAX);
+            tokio::time::sleep(wait).await;
+        } else {
+            self.woken_or_after(at_most.min(SAFETY_POLL)).await;
+        }
+    }
+
+    /// The same for a caller with a pace of his own: a watch that polls lets exactly `interval` pass, one that is woken
+    /// no more than that.
+    pub async fn changed_or_after(&mut self, interval: Duration) {
+        if let Source::Polling { .. } = &self.0 {
+            tokio::time::sleep(interval).await;
+        } else {
+            self.woken_or_after(interval.min(SAFETY_POLL)).await;
+        }
+    }
+
+    async fn woken_or_after(&mut self, wait: Duration) {
+        let Source::Woken(changes) = &mut self.0 else { return };
+        if let Ok(Err(_closed)) = tokio::time::timeout(wait, changes.changed()).await {
+            // The provider is gone and wakes nobody any more.
+            *self = Self::polling();
+            tokio::time::sleep(POLL_MIN.min(wait)).await;
         }
     }
 }

@@ -2,6 +2,9 @@
 --
 -- The instance exists once `created_at_ms` is set: the first ack that names its orchestration does that. Before, the row
 -- only holds the lock and the place of its messages in the queue.
+--
+-- What belongs to an instance refers to its key. The writer goes by an order of statements that keeps these references
+-- whole and does not pay for having them checked; any other tool that writes is refused.
 CREATE TABLE instances (
     instance_key INTEGER PRIMARY KEY,
     instance_id TEXT NOT NULL UNIQUE,
@@ -40,7 +43,7 @@ CREATE INDEX instances_by_creation ON instances (created_at_ms) WHERE created_at
 CREATE INDEX instances_by_parent ON instances (parent_instance_id) WHERE parent_instance_id IS NOT NULL;
 
 CREATE TABLE executions (
-    instance_key INTEGER NOT NULL,
+    instance_key INTEGER NOT NULL REFERENCES instances (instance_key),
     execution_id INTEGER NOT NULL CHECK (execution_id >= 1),
     status TEXT NOT NULL CHECK (status IN ('Running', 'Completed', 'Failed', 'ContinuedAsNew')),
     output TEXT,
@@ -59,7 +62,7 @@ CREATE TABLE executions (
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE history (
-    instance_key INTEGER NOT NULL,
+    instance_key INTEGER NOT NULL REFERENCES instances (instance_key),
     execution_id INTEGER NOT NULL,
     event_id INTEGER NOT NULL CHECK (event_id >= 1),
     event_data TEXT NOT NULL,
@@ -69,7 +72,7 @@ CREATE TABLE history (
 -- Messages to instances, oldest first. `visible_at_ms` is 0 once a message is visible: a clock set back hides nothing.
 CREATE TABLE orchestrator_queue (
     seq INTEGER PRIMARY KEY,
-    instance_key INTEGER NOT NULL,
+    instance_key INTEGER NOT NULL REFERENCES instances (instance_key),
     kind TEXT NOT NULL,
     is_start INTEGER NOT NULL CHECK (is_start IN (0, 1)),
     visible_at_ms INTEGER NOT NULL CHECK (visible_at_ms >= 0),
@@ -128,7 +131,7 @@ CREATE INDEX sessions_by_owner ON sessions (owner_id);
 -- The key-value store as completed executions left it, and what the current execution wrote over it. A missing value
 -- in the delta is a cleared key.
 CREATE TABLE kv_base (
-    instance_key INTEGER NOT NULL,
+    instance_key INTEGER NOT NULL REFERENCES instances (instance_key),
     key TEXT NOT NULL,
     value TEXT NOT NULL,
     last_updated_at_ms INTEGER NOT NULL,
@@ -136,7 +139,7 @@ CREATE TABLE kv_base (
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE kv_delta (
-    instance_key INTEGER NOT NULL,
+    instance_key INTEGER NOT NULL REFERENCES instances (instance_key),
     key TEXT NOT NULL,
     value TEXT,
     last_updated_at_ms INTEGER NOT NULL,

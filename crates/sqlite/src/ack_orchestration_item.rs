@@ -96,12 +96,8 @@ const SELECT_INSTANCE: &str = "SELECT instance_id, lock_token, locked_until_ms, 
      startable FROM instances WHERE instance_key = ?1";
 const DELETE_TAGGED: &str =
     "DELETE FROM orchestrator_queue WHERE instance_key = ?1 AND visible_at_ms = 0 AND tagged = 1";
-const CREATE_INSTANCE: &str = "UPDATE instances SET orchestration_name = ?2, orchestration_version = ?3, \
-     parent_instance_id = ?4, current_execution_id = ?5, created_at_ms = ?6, startable = 1 WHERE instance_key = ?1";
 const NAME_INSTANCE: &str = "UPDATE instances SET orchestration_name = ?2, orchestration_version = ?3 \
      WHERE instance_key = ?1 AND (orchestration_name <> ?2 OR orchestration_version <> ?3)";
-const PIN_EXECUTION: &str =
-    "UPDATE executions SET pinned_engine_version = ?3 WHERE instance_key = ?1 AND execution_id = ?2";
 const END_EXECUTION: &str = "UPDATE executions SET status = ?3, output = ?4, \
      completed_at_ms = CASE WHEN ?3 = 'Running' THEN NULL ELSE ?5 END WHERE instance_key = ?1 AND execution_id = ?2";
 const SET_CUSTOM_STATUS: &str = "UPDATE instances SET custom_status = ?2, \
@@ -113,6 +109,10 @@ const OLDEST_MESSAGE: &str =
 const RELEASE: &str = "UPDATE instances SET turn_stamp = ?2, updated_at_ms = ?3, startable = ?4, \
      current_execution_id = CASE WHEN created_at_ms IS NOT NULL THEN max(current_execution_id, ?5) END, \
      lock_token = NULL, locked_until_ms = NULL, lock_ms = NULL, ready_seq = ?6 WHERE instance_key = ?1";
+const CREATE_AND_RELEASE: &str = "UPDATE instances SET orchestration_name = ?6, orchestration_version = ?7, \
+     parent_instance_id = ?8, created_at_ms = ?3, current_execution_id = ?4, startable = 1, \
+     turn_stamp = ?2, updated_at_ms = ?3, \
+     lock_token = NULL, locked_until_ms = NULL, lock_ms = NULL, ready_seq = ?5 WHERE instance_key = ?1";
 
 struct Instance {
     id: String,
@@ -147,11 +147,12 @@ impl Verb for CommitTurn {
         }
         history::check_new(scope.conn, key, self.execution_id, &self.delta)?;
         scope.conn.prepare_cached(DELETE_TAGGED)?.execute([key])?;
-        let created = self.write_instance(scope, key, &instance)?;
         self.write_execution(scope, key)?;
         self.write_queues(scope)?;
+        let names = self.names();
         // From the first event of the first execution on, messages need no start among them.
-        let startable = instance.startable || created || (self.delta.has_start() && self.execution_id == 1);
+        let startable =
+            instance.startable || names.is_some() || (self.delta.has_start() && self.execution_id == 1);
         let oldest: Option<i64> = if startable {
             scope.conn.prepare_cached(OLDEST_MESSAGE)?.query_row([key], |row| row.get(0))?
         } else {
@@ -159,21 +160,43 @@ impl Verb for CommitTurn {
         };
         let stamp = self.stamp.0.cast_signed();
         let now_ms = scope.now.wall_ms;
-        scope.conn.prepare_cached(RELEASE)?.execute(params![
-            key,
-            stamp,
-            now_ms,
-            startable,
-            self.execution_id,
-            oldest
-        ])?;
+        match names {
+            Some((name, version)) if !instance.created => {
+                let parent = &self.metadata.parent_instance_id;
+                scope.conn.prepare_cached(CREATE_AND_RELEASE)?.execute(params![
+                    key,
+                    stamp,
+                    now_ms,
+                    self.execution_id,
+                    oldest,
+                    name,
+                    version,
+                    parent
+                ])?;
+            }
+            _ => {
+                if let Some((name, version)) = names {
+                    scope.conn.prepare_cached(NAME_INSTANCE)?.execute(params![key, name, version])?;
+                }
+                scope.conn.prepare_cached(RELEASE)?.execute(params![
+                    key,
+                    stamp,
+                    now_ms,
+                    startable,
+                    self.execution_id,
+                    oldest
+                ])?;
+            }
+        }
         scope.effects.turns |= oldest.is_some();
         if !startable {
             inbox::refresh(scope, key)?;
         }
         scope.effects.ended_turns.insert(key);
         scope.effects.released.push(token.clone());
-        scope.effects.touched.push(instance.id);
+        if self.is_visible() {
+            scope.effects.touched.push(instance.id);
+        }
         Ok(())
     }
 
@@ -185,33 +208,23 @@ impl Verb for CommitTurn {
 }
 
 impl CommitTurn {
-    fn write_instance(&self, scope: &Scope<'_>, key: i64, instance: &Instance) -> Result<bool, Failure> {
-        let metadata = &self.metadata;
-        let (Some(name), Some(version)) = (&metadata.orchestration_name, &metadata.orchestration_version)
-        else {
-            return Ok(instance.created);
-        };
-        if instance.created {
-            scope.conn.prepare_cached(NAME_INSTANCE)?.execute(params![key, name, version])?;
-        } else {
-            scope.conn.prepare_cached(CREATE_INSTANCE)?.execute(params![
-                key,
-                name,
-                version,
-                metadata.parent_instance_id,
-                self.execution_id,
-                scope.now.wall_ms
-            ])?;
-        }
-        Ok(true)
+    /// Whether somebody who watches the instance could see a difference: most turns only go on.
+    fn is_visible(&self) -> bool {
+        self.metadata.status.is_some()
+            || self.delta.has_outcome()
+            || self.custom_status.is_some()
+            || !self.kv_changes.is_empty()
+    }
+
+    /// The name and version it gives the instance.
+    fn names(&self) -> Option<(&str, &str)> {
+        self.metadata.orchestration_name.as_deref().zip(self.metadata.orchestration_version.as_deref())
     }
 
     fn write_execution(&self, scope: &Scope<'_>, key: i64) -> Result<(), Failure> {
         let conn = scope.conn;
-        history::append(conn, key, self.execution_id, scope.now.wall_ms, &self.delta)?;
-        if let Some(pin) = &self.metadata.pinned_engine_version {
-            conn.prepare_cached(PIN_EXECUTION)?.execute(params![key, self.execution_id, pin.to_string()])?;
-        }
+        let pin = self.metadata.pinned_engine_version.as_ref().map(ToString::to_string);
+        history::append(conn, key, self.execution_id, scope.now.wall_ms, &self.delta, pin)?;
         if let Some(status) = &self.custom_status {
             conn.prepare_cached(SET_CUSTOM_STATUS)?.execute(params![key, status])?;
         }

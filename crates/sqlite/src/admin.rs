@@ -25,8 +25,8 @@ const LIST_BY_STATUS: &str = "SELECT i.instance_id FROM instances AS i JOIN exec
 const LIST_EXECUTIONS: &str = "SELECT e.execution_id FROM instances AS i JOIN executions AS e \
      ON e.instance_key = i.instance_key WHERE i.instance_id = ?1 ORDER BY e.execution_id";
 const INSTANCE_INFO: &str = "SELECT i.instance_id, i.orchestration_name, i.orchestration_version, \
-     i.current_execution_id, coalesce(e.status, 'Running') AS status, e.output, i.created_at_ms, i.updated_at_ms, \
-     i.parent_instance_id FROM instances AS i LEFT JOIN executions AS e \
+     i.current_execution_id, e.status, e.output, i.created_at_ms, i.updated_at_ms, i.parent_instance_id, \
+     i.custom_status FROM instances AS i LEFT JOIN executions AS e \
      ON e.instance_key = i.instance_key AND e.execution_id = i.current_execution_id \
      WHERE i.instance_id = ?1 AND i.created_at_ms IS NOT NULL";
 const EXECUTION_INFO: &str = "SELECT e.execution_id, e.status, e.output, e.started_at_ms, e.completed_at_ms, \
@@ -92,11 +92,17 @@ impl ProviderAdmin for SqliteProvider {
         let id = instance.to_owned();
         let found = self
             .read_with("get_instance_info", move |conn| {
-                conn.prepare_cached(INSTANCE_INFO)?.query_row([id], instance_info).optional()
+                let lost = read::lost_history(conn, &id)?;
+                Ok((lost, conn.prepare_cached(INSTANCE_INFO)?.query_row([id], instance_info).optional()?))
             })
-            .await
-            .map_err(|error| read::about(instance, error))?;
-        found.ok_or_else(|| not_found("get_instance_info", instance))
+            .await;
+        match found.map_err(|error| read::about(instance, error))? {
+            (_, None) => Err(not_found("get_instance_info", instance)),
+            (None, Some(info)) => Ok(info),
+            (Some(lost), Some(_)) => {
+                Err(read::about(instance, ProviderError::damaged("get_instance_info", lost)))
+            }
+        }
     }
 
     async fn get_execution_info(
@@ -227,12 +233,18 @@ fn listed(row: &Row<'_>) -> rusqlite::Result<String> {
 }
 
 fn instance_info(row: &Row<'_>) -> rusqlite::Result<InstanceInfo> {
+    // The turn that made an execution the current one also made its row.
+    let status = columns::name(row, 4)?;
+    if !matches!(status.as_str(), "Completed" | "Failed") {
+        // Not told here, but whoever asks for the instance's status is not told that it is sound.
+        columns::nullable(row, 9)?;
+    }
     Ok(InstanceInfo {
         instance_id: row.get(0)?,
         orchestration_name: columns::name(row, 1)?,
         orchestration_version: columns::name(row, 2)?,
         current_execution_id: unsigned(row.get(3)?),
-        status: columns::name(row, 4)?,
+        status,
         output: columns::nullable(row, 5)?,
         created_at: unsigned(row.get(6)?),
         updated_at: unsigned(row.get::<_, Option<i64>>(7)?.unwrap_or(0)),

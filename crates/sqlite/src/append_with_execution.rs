@@ -52,7 +52,7 @@ impl Verb for Append {
                 conn.last_insert_rowid()
             }
         };
-        history::append(conn, key, self.execution_id, scope.now.wall_ms, &self.delta)?;
+        history::append(conn, key, self.execution_id, scope.now.wall_ms, &self.delta, None)?;
         let stamp = i64::from_le_bytes(first_half(scope.clock.random_u128()));
         let starts = self.delta.has_start() && self.execution_id == 1;
         conn.prepare_cached(NOTE_APPENDED)?.execute(params![key, stamp, starts])?;

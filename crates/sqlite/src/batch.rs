@@ -201,7 +201,8 @@ impl Writer {
         for token in &effects.released {
             batch.early.remove(token);
         }
-        self.look.turns |= effects.turns || effects.new_turns;
+        self.look.turns |= effects.turns || effects.new_turns || effects.orphans;
+        self.look.orphans |= effects.orphans;
         if effects.turns || effects.removed {
             self.passed_over = None;
         }
@@ -224,11 +225,9 @@ impl Writer {
                 tracing::error!(target: "everturn::providers::sqlite", "checking an instance in panicked");
             }
         }
-        self.shared.watches.bump(&effects.touched);
-        done.sort_by_key(|operation| operation.order());
-        done.into_iter().for_each(|operation| operation.answer());
         self.look.turns |= look_again;
         let now = self.now();
+        // Whoever gets work begins with it while the others are told.
         for (waiter, turn) in assigned.turns {
             if locks::half_spent(turn.at, now, turn.lock_ms) {
                 self.late.turns.push((waiter, turn));
@@ -243,6 +242,9 @@ impl Writer {
                 self.answer_work(waiter, work);
             }
         }
+        self.shared.watches.bump(&effects.touched);
+        done.sort_by_key(|operation| operation.order());
+        done.into_iter().for_each(|operation| operation.answer());
         no_turn.into_iter().for_each(answer_nothing);
         no_work.into_iter().for_each(answer_nothing);
         metrics::histogram!("everturn_sqlite_batch_operations")

@@ -51,15 +51,15 @@ enum Origin {
     Row { name: String, version: String, execution_id: i64 },
     /// In the start event of its first execution.
     History,
-    /// In the message that starts it.
-    Message,
+    /// In the message that starts it; `fresh` if no turn was ever committed.
+    Message { fresh: bool },
 }
 
 impl Origin {
     fn execution_id(&self) -> i64 {
         match self {
             Self::Row { execution_id, .. } => *execution_id,
-            Self::History | Self::Message => 1,
+            Self::History | Self::Message { .. } => 1,
         }
     }
 }
@@ -118,7 +118,7 @@ fn candidate(row: &Row<'_>) -> rusqlite::Result<Candidate> {
             Origin::Row { name, version: columns::text(row, 4)?.unwrap_or_default(), execution_id }
         }
         (None, true) => Origin::History,
-        (None, false) => Origin::Message,
+        (None, false) => Origin::Message { fresh: row.get_ref(6)? == ValueRef::Null },
     };
     let pin = match columns::text(row, 8)? {
         _ if created && execution_id.is_none() => Err("current execution is damaged".to_owned()),
@@ -129,7 +129,7 @@ fn candidate(row: &Row<'_>) -> rusqlite::Result<Candidate> {
             Version::parse(&text).map(Some).map_err(|error| format!("pinned version {text:?}: {error}"))
         }
     };
-    let stamp = columns::integer(row, 6)?.filter(|_| !matches!(origin, Origin::Message));
+    let stamp = columns::integer(row, 6)?.filter(|_| !matches!(origin, Origin::Message { .. }));
     Ok(Candidate {
         key: row.get(0)?,
         // What is no number comes after all numbers.
@@ -238,8 +238,8 @@ async fn complete(provider: &SqliteProvider, turn: AssignedTurn) -> Result<Fetch
     let warm = lent.filter(|_| history_error.is_none());
     let mut history = Vec::new();
     let mut kv_snapshot = std::collections::HashMap::new();
-    if warm.is_none() {
-        if !matches!(origin, Origin::Message) {
+    if warm.is_none() && !matches!(origin, Origin::Message { fresh: true }) {
+        if !matches!(origin, Origin::Message { .. }) {
             match read::events(provider, key, execution_id).await {
                 Ok(events) => {
                     let damage = misfit(&instance_id, &events);
@@ -252,11 +252,16 @@ async fn complete(provider: &SqliteProvider, turn: AssignedTurn) -> Result<Fetch
                 Err(error) => return Err(error),
             }
         }
-        match provider.read_with("fetch_orchestration_item", move |conn| kv::snapshot(conn, key)).await {
+        let read = move |conn: &Connection| {
+            read::check_custom_status(conn, key)?;
+            kv::snapshot(conn, key)
+        };
+        match provider.read_with("fetch_orchestration_item", read).await {
             Ok(snapshot) => kv_snapshot = snapshot,
             Err(error) if error.is_damaged() => {
-                history_error
-                    .get_or_insert_with(|| format!("the key-value store is damaged: {}", error.message));
+                let message =
+                    || format!("the custom status or the key-value store is damaged: {}", error.message);
+                history_error.get_or_insert_with(message);
             }
             Err(error) => return Err(error),
         }
@@ -272,7 +277,7 @@ async fn complete(provider: &SqliteProvider, turn: AssignedTurn) -> Result<Fetch
             };
             named.or_else(|| name_in_messages(&messages)).unwrap_or_else(unknown)
         }
-        Origin::Message => name_in_messages(&messages).unwrap_or_else(unknown),
+        Origin::Message { .. } => name_in_messages(&messages).unwrap_or_else(unknown),
     };
     if history_error.is_some() {
         history.clear();

@@ -62,6 +62,10 @@ impl Delta {
     pub(crate) fn has_start(&self) -> bool {
         self.start_event_id.is_some()
     }
+
+    pub(crate) fn has_outcome(&self) -> bool {
+        self.outcome_event_id.is_some()
+    }
 }
 
 /// An id as it is stored: 0 and what does not fit are refused.
@@ -76,11 +80,13 @@ const SELECT_TAKEN: &str = "SELECT event_id FROM history \
      WHERE instance_key = ?1 AND execution_id = ?2 AND event_id >= ?3 AND event_id <= ?4";
 // A damaged count stays within what can be stored: it must not keep the failure from being recorded.
 const INSERT_EXECUTION: &str = "INSERT INTO executions (instance_key, execution_id, status, started_at_ms, event_count, \
-     event_bytes, carried_count, start_event_id, outcome_event_id) VALUES (?1, ?2, 'Running', ?3, ?4, ?5, ?6, ?7, ?8) \
+     event_bytes, carried_count, start_event_id, outcome_event_id, pinned_engine_version) \
+     VALUES (?1, ?2, 'Running', ?3, ?4, ?5, ?6, ?7, ?8, ?9) \
      ON CONFLICT (instance_key, execution_id) DO UPDATE SET \
      event_count = min(event_count, 4611686018427387903) + ?4, \
      event_bytes = min(event_bytes, 4611686018427387903) + ?5, carried_count = max(carried_count, ?6), \
-     start_event_id = coalesce(start_event_id, ?7), outcome_event_id = coalesce(?8, outcome_event_id)";
+     start_event_id = coalesce(start_event_id, ?7), outcome_event_id = coalesce(?8, outcome_event_id), \
+     pinned_engine_version = coalesce(?9, pinned_engine_version)";
 const INSERT_EVENT: &str =
     "INSERT INTO history (instance_key, execution_id, event_id, event_data) VALUES (?1, ?2, ?3, ?4)";
 
@@ -115,6 +121,7 @@ pub(crate) fn append(
     execution_id: i64,
     now_ms: i64,
     delta: &Delta,
+    pin: Option<String>,
 ) -> Result<(), Failure> {
     conn.prepare_cached(INSERT_EXECUTION)?.execute(params![
         key,
@@ -125,6 +132,7 @@ pub(crate) fn append(
         stored_count(delta.carried_count),
         delta.start_event_id,
         delta.outcome_event_id,
+        pin,
     ])?;
     let mut insert = conn.prepare_cached(INSERT_EVENT)?;
     for event in &delta.events {

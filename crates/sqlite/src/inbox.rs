@@ -74,7 +74,7 @@ macro_rules! refresh_sql {
                      WHERE q.instance_key = ?1 AND q.visible_at_ms = 0 AND q.kind <> 'ExternalRaisedPersistent') \
              WHERE instance_key = ?1",
             $condition,
-            " RETURNING ready_seq IS NOT NULL OR orphaned"
+            " RETURNING ready_seq IS NOT NULL, orphaned"
         )
     };
 }
@@ -95,6 +95,8 @@ struct Inbox {
     ready: bool,
     locked: bool,
     orphaned: bool,
+    /// This message is its first.
+    new: bool,
 }
 
 /// Puts a message into the queue, visible now or from `visible_at_ms` on.
@@ -115,7 +117,7 @@ pub(crate) fn insert(
     if visible_at_ms > 0 && !message.is_start {
         return Ok(());
     }
-    if inbox.startable {
+    if inbox.startable || (inbox.new && message.is_start) {
         if !inbox.locked && !inbox.ready && visible_at_ms == 0 {
             let seq = scope.conn.last_insert_rowid();
             let marked = scope.conn.prepare_cached(MARK_READY)?.execute(params![inbox.key, seq]);
@@ -123,7 +125,7 @@ pub(crate) fn insert(
         }
     } else if message.is_queue_message && inbox.orphaned {
         // The next fetch takes orphans away, even if it finds nothing else.
-        scope.effects.turns = true;
+        scope.effects.orphans = true;
     } else {
         refresh(scope, inbox.key)?;
     }
@@ -140,6 +142,7 @@ fn find_or_create(conn: &Connection, message: &Message, visible_at_ms: i64) -> R
                 ready: columns::flag(row, 2)?,
                 locked: columns::flag(row, 3)?,
                 orphaned: columns::flag(row, 4)?,
+                new: false,
             })
         })
         .optional()?;
@@ -148,7 +151,7 @@ fn find_or_create(conn: &Connection, message: &Message, visible_at_ms: i64) -> R
     }
     let orphaned = message.is_queue_message && visible_at_ms == 0;
     conn.prepare_cached(INSERT_INBOX)?.execute(params![message.instance_id, orphaned])?;
-    Ok(Inbox { key: conn.last_insert_rowid(), startable: false, ready: false, locked: false, orphaned })
+    Ok(Inbox { key: conn.last_insert_rowid(), startable: false, ready: false, locked: false, orphaned, new: true })
 }
 
 /// Finds the instance's oldest visible message again, if nobody holds the instance.
@@ -175,15 +178,17 @@ fn unless_damaged<T>(key: i64, changed: Result<T, Failure>) -> Result<Option<T>,
 }
 
 fn run_refresh(scope: &mut Scope<'_>, sql: &str, key: i64) -> Result<bool, Failure> {
-    let ready: Option<bool> =
-        scope.conn.prepare_cached(sql)?.query_row([key], |row| row.get(0)).optional()?;
-    let ready = ready.unwrap_or(false);
+    let found: Option<(bool, bool)> =
+        scope.conn.prepare_cached(sql)?.query_row([key], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
+    let (ready, orphaned) = found.unwrap_or_default();
     scope.effects.turns |= ready;
-    Ok(ready)
+    scope.effects.orphans |= orphaned;
+    Ok(ready || orphaned)
 }
 
 /// Takes away the messages of instances that have nothing but queue messages and no start on its way.
-pub(crate) fn sweep_orphans(conn: &Connection) -> rusqlite::Result<usize> {
+/// Says whether there may be more.
+pub(crate) fn sweep_orphans(conn: &Connection) -> rusqlite::Result<bool> {
     let keys: Vec<i64> = conn
         .prepare_cached(SELECT_ORPHANED)?
         .query_map([], |row| row.get(0))?
@@ -194,5 +199,5 @@ pub(crate) fn sweep_orphans(conn: &Connection) -> rusqlite::Result<usize> {
             conn.prepare_cached(CLEAR_ORPHANED)?.execute([key])?;
         }
     }
-    Ok(keys.len())
+    Ok(!keys.is_empty())
 }

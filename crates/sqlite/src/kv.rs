@@ -46,6 +46,7 @@ const MERGE_SET: &str = "INSERT INTO kv_base (instance_key, key, value, last_upd
      ON CONFLICT (instance_key, key) DO UPDATE SET value = excluded.value, \
          last_updated_at_ms = excluded.last_updated_at_ms";
 const SELECT_SNAPSHOT: &str = "SELECT key, value, last_updated_at_ms FROM kv_base WHERE instance_key = ?1";
+const SELECT_DELTA: &str = "SELECT key, value FROM kv_delta WHERE instance_key = ?1";
 const SELECT_VALUE: &str = "SELECT CASE WHEN d.key IS NOT NULL THEN d.value ELSE b.value END FROM instances AS i \
      LEFT JOIN kv_delta AS d ON d.instance_key = i.instance_key AND d.key = ?2 \
      LEFT JOIN kv_base AS b ON b.instance_key = i.instance_key AND b.key = ?2 WHERE i.instance_id = ?1";
@@ -82,8 +83,14 @@ pub(crate) fn merge(conn: &Connection, key: i64) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What completed executions left.
+/// What completed executions left. What the current one wrote is looked at too: an instance whose keys cannot be read
+/// stops here, visibly, and not when somebody asks for the key.
 pub(crate) fn snapshot(conn: &Connection, key: i64) -> rusqlite::Result<HashMap<String, KvEntry>> {
+    let mut delta = conn.prepare_cached(SELECT_DELTA)?;
+    let mut rows = delta.query([key])?;
+    while let Some(row) = rows.next()? {
+        let _readable: (String, Option<String>) = (row.get(0)?, row.get(1)?);
+    }
     conn.prepare_cached(SELECT_SNAPSHOT)?
         .query_map([key], |row| {
             let last_updated_at_ms = unsigned(row.get(2)?);

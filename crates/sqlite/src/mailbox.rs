@@ -64,6 +64,11 @@ impl Mailbox {
         }
     }
 
+    /// Whether there is something to take.
+    pub(crate) fn has_letters(&self) -> bool {
+        self.full.load(Ordering::Acquire)
+    }
+
     /// Puts down what must be done even while the writer is closing: work is handed back, a waiter leaves.
     pub(crate) fn send_last(&self, letter: Letter) {
         let state = self.state();

@@ -49,6 +49,7 @@ impl Writer {
             return Ok(());
         }
         self.look_at_least_every_second();
+        self.look_ahead_in_time();
         if (self.look.time || self.is_due(self.now())) && self.may_expire() {
             self.wake_due(batch)?;
         }
@@ -81,6 +82,8 @@ impl Writer {
         }
         self.look.time = more;
         self.woken_ms = woken_ms;
+        self.next_due_ms = None;
+        self.note_unknown_due();
         Ok(())
     }
 
@@ -98,7 +101,9 @@ impl Writer {
         if !self.look.turns || self.turns.is_empty() {
             return Ok(());
         }
-        inbox::sweep_orphans(&self.conn)?;
+        if std::mem::take(&mut self.look.orphans) {
+            self.look.orphans = inbox::sweep_orphans(&self.conn)?;
+        }
         let mut front = self.front();
         let mut after = front.up_to;
         loop {
@@ -186,13 +191,18 @@ impl Writer {
         let mut place = 0;
         // Waiters that found nothing; whoever wants the same need not look.
         let mut in_vain: Vec<usize> = Vec::new();
-        let sessions_wait = work::sessions_wait(&self.conn)?;
+        let mut sessions_wait = None;
         while place < self.work.len() {
             if self.is_full(batch) {
                 self.offer_owed = true;
                 return Ok(());
             }
             let Some(waiter) = self.work.get(place) else { break };
+            let sessions_wait = match sessions_wait {
+                None if in_vain.is_empty() => false,
+                None => *sessions_wait.insert(work::sessions_wait(&self.conn)?),
+                Some(known) => known,
+            };
             let hopeless = in_vain
                 .iter()
                 .filter_map(|other| self.work.get(*other))

@@ -67,6 +67,8 @@ pub(crate) struct Effects {
     pub(crate) new_turns: bool,
     /// An instance became ready whose messages may be older than others'.
     pub(crate) turns: bool,
+    /// Messages that nobody will ever read wait to be taken away.
+    pub(crate) orphans: bool,
     /// An activity became ready.
     pub(crate) work: bool,
     /// A row that may be assigned in this batch was deleted.
@@ -85,6 +87,7 @@ impl Effects {
     pub(crate) fn absorb(&mut self, other: Self) {
         self.new_turns |= other.new_turns;
         self.turns |= other.turns;
+        self.orphans |= other.orphans;
         self.work |= other.work;
         self.removed |= other.removed;
         self.ended_turns.extend(other.ended_turns);

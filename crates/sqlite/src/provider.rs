@@ -444,7 +444,9 @@ impl Provider for SqliteProvider {
     fn watch_instance(&self, instance: &str) -> InstanceWatch {
         let watch = InstanceWatch::woken(self.shared.watches.watch(instance));
         // The writer may be asleep for good; with a watch it looks for other processes' commits.
-        self.mailbox.send_last(Letter::Watched);
+        if self.shared.dozes.load(Ordering::SeqCst) {
+            self.mailbox.send_last(Letter::Watched);
+        }
         watch
     }
 

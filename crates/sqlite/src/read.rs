@@ -2,7 +2,7 @@
 
 use everturn_core::{Event, EventKind, OrchestrationStatus, SystemStats};
 use everturn_provider::{ProviderError, status_of};
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::columns;
 use crate::history;
@@ -32,6 +32,14 @@ const SELECT_STATUS_EVENTS: &str = "SELECT h.event_id, h.event_data FROM executi
      WHERE e.instance_key = ?1 AND e.execution_id = ?2 ORDER BY h.event_id";
 const SELECT_ENDED: &str = "SELECT status IN ('Completed', 'Failed') FROM executions \
      WHERE instance_key = ?1 AND execution_id = ?2";
+// The turn that made an execution the current one also made its row.
+const SELECT_CURRENT: &str = "SELECT e.status, i.orchestration_name, i.orchestration_version FROM instances AS i LEFT JOIN executions AS e \
+     ON e.instance_key = i.instance_key AND e.execution_id = i.current_execution_id \
+     WHERE i.instance_key = ?1 AND i.current_execution_id IS NOT NULL";
+const SELECT_LOST: &str = "SELECT event_count > 0 AND NOT EXISTS (SELECT 1 FROM history AS h \
+     WHERE h.instance_key = e.instance_key AND h.execution_id = e.execution_id) \
+     FROM executions AS e WHERE e.instance_key = ?1 AND e.execution_id = ?2";
+const SELECT_STATUS_OF: &str = "SELECT custom_status FROM instances WHERE instance_key = ?1";
 const SELECT_NAME: &str = "SELECT orchestration_name, orchestration_version FROM instances \
      WHERE instance_id = ?1 AND created_at_ms IS NOT NULL";
 const SELECT_STATS: &str = "SELECT i.instance_key, coalesce(e.event_count, 0), coalesce(e.event_bytes, 0), \
@@ -190,6 +198,29 @@ fn stored_status(conn: &Connection, instance: &str) -> rusqlite::Result<Option<(
         .optional()
 }
 
+/// Fails if the record of an instance cannot be read, or the row of its current execution is not there.
+fn check_record(conn: &Connection, key: i64) -> rusqlite::Result<()> {
+    let read = |row: &Row<'_>| Ok([columns::name(row, 0)?, columns::name(row, 1)?, columns::name(row, 2)?]);
+    conn.prepare_cached(SELECT_CURRENT)?.query_row([key], read).optional()?;
+    Ok(())
+}
+
+/// Whether the newest execution of an instance should have events and has none. (To count them all would take too long.)
+pub(crate) fn lost_history(conn: &Connection, instance_id: &str) -> rusqlite::Result<Option<String>> {
+    let Some((key, execution_id)) = latest(conn, instance_id)? else { return Ok(None) };
+    let lost = conn
+        .prepare_cached(SELECT_LOST)?
+        .query_row([key, execution_id], |row| columns::flag(row, 0))
+        .optional()?;
+    Ok((lost == Some(true)).then(|| format!("the events of execution {execution_id} are missing")))
+}
+
+/// Fails if the custom status of an instance cannot be read.
+pub(crate) fn check_custom_status(conn: &Connection, key: i64) -> rusqlite::Result<()> {
+    conn.prepare_cached(SELECT_STATUS_OF)?.query_row([key], |row| columns::nullable(row, 0)).optional()?;
+    Ok(())
+}
+
 /// `read_status`: from the start, the outcome and the last event of the newest execution.
 pub(crate) async fn status(
     provider: &SqliteProvider,
@@ -203,14 +234,21 @@ pub(crate) async fn status(
                 .prepare_cached(SELECT_STATUS_EVENTS)?
                 .query_map([key, execution_id], |row| Ok((row.get::<_, i64>(0)?, columns::bytes(row, 1)?)))?
                 .collect::<rusqlite::Result<Vec<_>>>()?;
-            // A status that cannot be read does not hide the result of the instance.
-            let (status, version) = stored_status(conn, &id).ok().flatten().unwrap_or_default();
             let ended = conn
                 .prepare_cached(SELECT_ENDED)?
                 .query_row([key, execution_id], |row| columns::integer(row, 0))
                 .optional()?
                 .flatten()
                 == Some(1);
+            // What else cannot be read does not hide the result of the instance.
+            if !ended {
+                check_record(conn, key)?;
+            }
+            let (status, version) = match stored_status(conn, &id) {
+                Ok(status) => status.unwrap_or_default(),
+                Err(_) if ended => Default::default(),
+                Err(error) => return Err(error),
+            };
             Ok(Some((key, execution_id, events, status, version, ended)))
         })
         .await

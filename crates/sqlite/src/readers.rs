@@ -33,7 +33,8 @@ impl Readers {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs one short read. It reads whole rows into memory: nothing of the connection outlives it.
+    /// Runs one short read. All its statements see the same commit. It reads whole rows into memory: nothing of the
+    /// connection outlives it.
     pub(crate) async fn run<T>(
         &self,
         operation: &str,
@@ -49,8 +50,9 @@ impl Readers {
                 .open()
                 .map_err(|error| ProviderError::retryable(operation, error.to_string()).with_source(error))?,
         };
-        let outcome = read(&conn);
-        if !self.permits.is_closed() {
+        let outcome = conn.prepare_cached("BEGIN").and_then(|mut begin| begin.execute([])).and_then(|_| read(&conn));
+        let ended = conn.prepare_cached("ROLLBACK").and_then(|mut end| end.execute([]));
+        if ended.is_ok() && !self.permits.is_closed() {
             self.idle().push(conn);
         }
         outcome.map_err(|error| storage_error(operation, error))

@@ -1,6 +1,6 @@
 //! What the writer and the provider's callers both see.
 
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use crate::watches::Watches;
 
@@ -10,4 +10,6 @@ pub(crate) struct Shared {
     pub(crate) watches: Watches,
     /// Transactions that wrote something and were committed.
     pub(crate) commits: AtomicU64,
+    /// The writer may sleep for good: nobody waits for work.
+    pub(crate) dozes: AtomicBool,
 }

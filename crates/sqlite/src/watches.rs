@@ -25,7 +25,7 @@ impl Watches {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A receiver that changes after each commit that touched the instance.
+    /// A receiver that changes after each commit that clients of the instance can see.
     pub(crate) fn watch(&self, instance: &str) -> watch::Receiver<u64> {
         let mut state = self.state();
         if let Some(sender) = state.senders.get(instance) {

@@ -33,6 +33,8 @@ use crate::waiters::{Line, TurnWaiter, Waiter, WorkWaiter};
 const FOREIGN_LOOK: Duration = Duration::from_millis(250);
 /// At least this often the clocks are read again while somebody waits: they may have been set.
 pub(crate) const CLOCK_LOOK: Duration = Duration::from_secs(1);
+/// However busy the writer is, so long after a commit it knows what becomes due.
+const DUE_UNKNOWN_MAX: Duration = Duration::from_millis(1);
 /// How long after another process's commit the writer leaves gaps for it.
 const FOREIGN_PRESENCE: Duration = Duration::from_secs(1);
 /// Pause before the file is tried again while another process has it.
@@ -99,12 +101,13 @@ pub(crate) struct Bounds {
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Look {
     pub(crate) turns: bool,
+    pub(crate) orphans: bool,
     pub(crate) work: bool,
     pub(crate) time: bool,
 }
 
 impl Look {
-    pub(crate) const EVERYWHERE: Self = Self { turns: true, work: true, time: true };
+    pub(crate) const EVERYWHERE: Self = Self { turns: true, orphans: true, work: true, time: true };
 }
 
 pub(crate) struct Writer {
@@ -135,8 +138,10 @@ pub(crate) struct Writer {
     pub(crate) late: Assignments,
     /// Up to when what has become due was woken.
     pub(crate) woken_ms: i64,
-    /// When something becomes due next, as of the last look.
+    /// When something becomes due next, as of the last look ahead.
     pub(crate) next_due_ms: Option<i64>,
+    /// Since when something earlier may have come.
+    pub(crate) due_unknown_since: Option<Duration>,
     reads: Vec<Reading>,
     checkpoints: Vec<oneshot::Sender<Result<(), SqliteError>>>,
     checkpointer: Option<checkpoint::Checkpointer>,
@@ -183,6 +188,7 @@ impl Writer {
             late: Assignments::default(),
             woken_ms: i64::MIN,
             next_due_ms: None,
+            due_unknown_since: Some(Duration::ZERO),
             reads: Vec::new(),
             checkpoints: Vec::new(),
             checkpointer: in_file.then(checkpoint::Checkpointer::default),
@@ -230,17 +236,21 @@ impl Writer {
     }
 
     /// How long the writer can be left alone: `None` until a letter comes.
-    pub(crate) fn next_wake(&self) -> Option<Duration> {
-        if self.has_work() {
+    pub(crate) fn next_wake(&mut self) -> Option<Duration> {
+        if self.has_work() || self.mailbox.has_letters() {
             return Some(Duration::ZERO);
         }
         let in_file = self.checkpointer.is_some();
         if self.lost_last {
             return Some(LOST_PAUSE);
         }
-        if self.turns.is_empty() && self.work.is_empty() {
+        let nobody_waits = self.turns.is_empty() && self.work.is_empty();
+        // Said before the watches are asked: whoever watches from now on wakes the writer.
+        self.shared.dozes.store(nobody_waits, Ordering::SeqCst);
+        if nobody_waits {
             return (in_file && self.shared.watches.is_watched()).then_some(FOREIGN_LOOK);
         }
+        self.look_ahead();
         let now = self.now();
         let by_monotonic = self.next_deadline().map(|deadline| deadline.saturating_sub(now.monotonic));
         let by_wall = self.next_due_ms.map(|due_ms| due::until(due_ms, now));
@@ -263,6 +273,34 @@ impl Writer {
             self.idle_ticks = 0;
             self.look = Look::EVERYWHERE;
         }
+    }
+
+    /// Finds out when something becomes due next. Done while nobody waits for an answer.
+    pub(crate) fn look_ahead(&mut self) {
+        if self.due_unknown_since.take().is_none() {
+            return;
+        }
+        // A clock that was set back makes earlier moments count again.
+        self.woken_ms = self.woken_ms.min(self.now().wall_ms);
+        self.next_due_ms = due::next(&self.conn, self.woken_ms).unwrap_or_else(|error| {
+            // Whatever it is comes with the look that is taken every second.
+            tracing::warn!(target: "everturn::providers::sqlite", %error, "cannot look ahead");
+            None
+        });
+    }
+
+    /// However busy the writer is, what time brings is noticed soon.
+    pub(crate) fn look_ahead_in_time(&mut self) {
+        let now = self.now().monotonic;
+        if self.due_unknown_since.is_some_and(|since| now.saturating_sub(since) >= DUE_UNKNOWN_MAX) {
+            self.look_ahead();
+        }
+    }
+
+    /// Something that becomes due may have come.
+    pub(crate) fn note_unknown_due(&mut self) {
+        let now = self.now().monotonic;
+        self.due_unknown_since.get_or_insert(now);
     }
 
     /// Whether time has brought something.
@@ -380,15 +418,12 @@ impl Writer {
     }
 
     fn commit(&mut self, batch: &mut Batch) -> Result<(), Lost> {
-        let now = self.now();
-        // A clock that was set back makes earlier moments count again.
-        self.woken_ms = self.woken_ms.min(now.wall_ms);
-        self.next_due_ms = due::next(&self.conn, self.woken_ms)?;
         if self.conn.total_changes() == batch.changes_before {
             // Nothing was written, so there is nothing to wait for.
             self.conn.prepare_cached("ROLLBACK")?.execute([])?;
             return Ok(());
         }
+        let began = self.clock.monotonic();
         let mut rounds = 0_u32;
         loop {
             match self.conn.prepare_cached("COMMIT")?.execute([]) {
@@ -404,7 +439,8 @@ impl Writer {
                 Err(error) => return Err(error.into()),
             }
         }
-        let took = self.clock.monotonic().saturating_sub(now.monotonic);
+        let took = self.clock.monotonic().saturating_sub(began);
+        self.note_unknown_due();
         self.sync = (self.sync * 7 + took) / 8;
         self.shared.commits.fetch_add(1, Ordering::Relaxed);
         Ok(())
@@ -423,6 +459,7 @@ impl Writer {
     pub(crate) fn forget_looks(&mut self) {
         self.woken_ms = i64::MIN;
         self.next_due_ms = None;
+        self.note_unknown_due();
         self.passed_over = None;
     }
 
