@@ -48,13 +48,15 @@ const PARENT: &str =
 #[async_trait]
 impl ProviderAdmin for SqliteProvider {
     async fn list_instances(&self) -> Result<Vec<String>, ProviderError> {
-        self.read_with("list_instances", |conn| conn.prepare_cached(LIST)?.query_map([], listed)?.collect())
-            .await
+        self.read_at_length("list_instances", |conn| {
+            conn.prepare_cached(LIST)?.query_map([], listed)?.collect()
+        })
+        .await
     }
 
     async fn list_instances_by_status(&self, status: &str) -> Result<Vec<String>, ProviderError> {
         let status = status.to_owned();
-        self.read_with("list_instances_by_status", move |conn| {
+        self.read_at_length("list_instances_by_status", move |conn| {
             conn.prepare_cached(LIST_BY_STATUS)?.query_map([status], listed)?.collect()
         })
         .await
@@ -62,7 +64,7 @@ impl ProviderAdmin for SqliteProvider {
 
     async fn list_executions(&self, instance: &str) -> Result<Vec<u64>, ProviderError> {
         let instance = instance.to_owned();
-        self.read_with("list_executions", move |conn| {
+        self.read_at_length("list_executions", move |conn| {
             conn.prepare_cached(LIST_EXECUTIONS)?
                 .query_map([instance], |row| Ok(unsigned(row.get(0)?)))?
                 .collect()
@@ -125,7 +127,7 @@ impl ProviderAdmin for SqliteProvider {
     }
 
     async fn get_system_metrics(&self) -> Result<SystemMetrics, ProviderError> {
-        self.read_with("get_system_metrics", |conn| {
+        self.read_at_length("get_system_metrics", |conn| {
             let mut metrics = SystemMetrics::default();
             conn.prepare_cached(INSTANCE_TOTALS)?.query_row([], |row| {
                 metrics.total_instances = unsigned(row.get(0)?);
@@ -146,7 +148,7 @@ impl ProviderAdmin for SqliteProvider {
 
     async fn get_queue_depths(&self) -> Result<QueueDepths, ProviderError> {
         let now_ms = self.now().wall_ms;
-        self.read_with("get_queue_depths", move |conn| {
+        self.read_at_length("get_queue_depths", move |conn| {
             let count = |sql: &str| {
                 conn.prepare_cached(sql)?.query_row([now_ms], |row| {
                     Ok(usize::try_from(unsigned(row.get(0)?)).unwrap_or(usize::MAX))
@@ -163,7 +165,7 @@ impl ProviderAdmin for SqliteProvider {
 
     async fn list_children(&self, instance_id: &str) -> Result<Vec<String>, ProviderError> {
         let instance_id = instance_id.to_owned();
-        self.read_with("list_children", move |conn| delete::children(conn, &instance_id)).await
+        self.read_at_length("list_children", move |conn| delete::children(conn, &instance_id)).await
     }
 
     async fn get_parent_id(&self, instance_id: &str) -> Result<Option<String>, ProviderError> {
@@ -179,7 +181,8 @@ impl ProviderAdmin for SqliteProvider {
     async fn get_instance_tree(&self, instance_id: &str) -> Result<InstanceTree, ProviderError> {
         let root_id = instance_id.to_owned();
         let root = root_id.clone();
-        let all_ids = self.read_with("get_instance_tree", move |conn| delete::tree_of(conn, root)).await?;
+        let all_ids =
+            self.read_at_length("get_instance_tree", move |conn| delete::tree_of(conn, root)).await?;
         Ok(InstanceTree { root_id, all_ids })
     }
 

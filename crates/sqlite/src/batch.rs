@@ -11,6 +11,7 @@ use crate::fetch_orchestration_item::{AssignedTurn, TurnAnswer};
 use crate::fetch_work_item::{AssignedWork, WorkAnswer};
 use crate::hand_back::{Assigned, HandBackGuard};
 use crate::locks;
+use crate::moment::Moment;
 use crate::operation::{Effects, Operation, Scope};
 use crate::waiters::{TurnWaiter, Waiter, WorkWaiter};
 use crate::writer::{Inlet, Letter, Look, Writer, answer_nothing, refuse};
@@ -44,6 +45,20 @@ impl Assignments {
     pub(crate) fn is_empty(&self) -> bool {
         self.turns.is_empty() && self.work.is_empty()
     }
+
+    /// Takes over what was renewed: its lock counts from its renewal on.
+    fn extend_renewed(&mut self, late: Self, held: &[(String, Moment, u64)]) {
+        let renewed_at =
+            |token: &str| held.iter().rev().find(|(other, ..)| other == token).map(|(_, at, _)| *at);
+        for (waiter, mut turn) in late.turns {
+            turn.at = renewed_at(&turn.token).unwrap_or(turn.at);
+            self.turns.push((waiter, turn));
+        }
+        for (waiter, mut work) in late.work {
+            work.at = renewed_at(&work.token).unwrap_or(work.at);
+            self.work.push((waiter, work));
+        }
+    }
 }
 
 /// What one transaction holds.
@@ -53,6 +68,8 @@ pub(crate) struct Batch {
     pub(crate) todo: VecDeque<Box<dyn Operation>>,
     done: Vec<Box<dyn Operation>>,
     pub(crate) assigned: Assignments,
+    /// Work of an earlier batch whose lock is renewed in this one, before it is handed out.
+    pub(crate) late: Assignments,
     /// Waiters that took their one look and found nothing.
     pub(crate) no_turn: Vec<TurnWaiter>,
     pub(crate) no_work: Vec<WorkWaiter>,
@@ -212,7 +229,9 @@ impl Writer {
 
     /// The batch is durable: tells everybody, in the order in which they can use it.
     pub(crate) fn finish(&mut self, batch: Batch) {
-        let Batch { mut done, assigned, no_turn, no_work, effects, look_again, operations, .. } = batch;
+        let Batch { mut done, mut assigned, late, no_turn, no_work, effects, look_again, operations, .. } =
+            batch;
+        assigned.extend_renewed(late, &effects.held);
         for (token, at, lock_ms) in effects.held {
             self.own_locks.hold(token, at, lock_ms);
         }
@@ -265,6 +284,12 @@ impl Writer {
         drop(waiter.reply.send(Ok(Some(WorkAnswer { work, guard }))));
     }
 
+    /// What was assigned in an earlier batch stays assigned, whatever becomes of this one.
+    fn keep_late(&mut self, late: Assignments) {
+        self.late.turns.extend(late.turns);
+        self.late.work.extend(late.work);
+    }
+
     /// Those whose assignment came to nothing wait on.
     pub(crate) fn wait_on(&mut self, assigned: Assignments) {
         self.look.turns |= !assigned.turns.is_empty();
@@ -287,8 +312,9 @@ impl Writer {
         }
         tracing::warn!(target: "everturn::providers::sqlite", reason, "a batch was lost");
         metrics::counter!("everturn_sqlite_batches_lost_total").increment(1);
-        let Batch { todo, done, assigned, no_turn, no_work, alone, .. } = batch;
+        let Batch { todo, done, assigned, late, no_turn, no_work, alone, .. } = batch;
         self.wait_on(assigned);
+        self.keep_late(late);
         self.forget_looks();
         if !alone {
             // Whoever waits looks again after a pause, or when one of the operations succeeds alone.
@@ -305,9 +331,26 @@ impl Writer {
         self.break_if_panicking();
         let operations = done.into_iter().chain(todo);
         if alone {
-            operations.for_each(|operation| operation.fail(reason, true));
+            operations.for_each(|operation| self.give_up(operation, reason));
+            return;
+        }
+        // Whoever else waits for the store is not made to wait for each of them.
+        let deadline = self.clock.monotonic().saturating_add(self.bounds.busy_timeout);
+        for operation in operations {
+            if self.clock.monotonic() < deadline {
+                self.run_alone(operation, deadline);
+            } else {
+                self.give_up(operation, reason);
+            }
+        }
+    }
+
+    /// The store could not. What nobody waits for is owed, and tried again when the store is back.
+    fn give_up(&mut self, operation: Box<dyn Operation>, reason: &str) {
+        if operation.is_owed() {
+            self.owed.push(operation);
         } else {
-            operations.for_each(|operation| self.run_alone(operation));
+            operation.fail(reason, true);
         }
     }
 
@@ -318,7 +361,8 @@ impl Writer {
             return;
         }
         self.careful_batches = CAREFUL_BATCHES;
-        let Batch { todo, done, assigned, no_turn, no_work, .. } = batch;
+        let Batch { todo, done, assigned, late, no_turn, no_work, .. } = batch;
+        self.keep_late(late);
         let newer = std::mem::take(&mut self.pending);
         self.pending = done.into_iter().chain(todo).chain(newer).collect();
         self.wait_on(assigned);
@@ -328,9 +372,9 @@ impl Writer {
         self.look = Look::EVERYWHERE;
     }
 
-    fn run_alone(&mut self, operation: Box<dyn Operation>) {
-        if let Err(error) = self.begin_alone() {
-            operation.fail(&error.to_string(), true);
+    fn run_alone(&mut self, operation: Box<dyn Operation>, deadline: Duration) {
+        if let Err(error) = self.begin_alone(deadline) {
+            self.give_up(operation, &error.to_string());
             return;
         }
         self.run_batch(Batch::alone(operation), &mut NoInlet);

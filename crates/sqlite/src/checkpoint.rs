@@ -12,12 +12,12 @@ const TRUNCATE_PAGES: i64 = 16_384;
 /// Decides when to checkpoint. SQLite would do it inside a commit, before anybody is answered.
 #[derive(Debug)]
 pub(crate) struct Checkpointer {
-    passive_at: i64,
+    next_at: i64,
 }
 
 impl Default for Checkpointer {
     fn default() -> Self {
-        Self { passive_at: PASSIVE_PAGES }
+        Self { next_at: PASSIVE_PAGES }
     }
 }
 
@@ -26,24 +26,25 @@ impl Checkpointer {
     pub(crate) fn after_batch(&mut self, conn: &Connection) {
         let Ok(state) = run(conn, "PRAGMA wal_checkpoint(NOOP)") else { return };
         if state.log_pages < PASSIVE_PAGES {
-            self.passive_at = PASSIVE_PAGES;
+            self.next_at = PASSIVE_PAGES;
+        }
+        if state.log_pages < self.next_at {
+            return;
         }
         let sql = if state.log_pages >= TRUNCATE_PAGES {
             "PRAGMA wal_checkpoint(TRUNCATE)"
-        } else if state.log_pages >= self.passive_at {
-            "PRAGMA wal_checkpoint(PASSIVE)"
         } else {
-            return;
+            "PRAGMA wal_checkpoint(PASSIVE)"
         };
         match run(conn, sql) {
             Ok(state) => {
                 metrics::counter!("everturn_sqlite_checkpoints_total").increment(1);
                 // A reader may hold part of the log; trying again after every batch would only cost.
-                self.passive_at = state.log_pages.max(0).saturating_add(PASSIVE_PAGES);
+                self.next_at = state.log_pages.max(0).saturating_add(PASSIVE_PAGES);
             }
             Err(error) => {
                 tracing::warn!(target: "everturn::providers::sqlite", %error, "checkpoint failed");
-                self.passive_at = state.log_pages.saturating_add(PASSIVE_PAGES);
+                self.next_at = state.log_pages.saturating_add(PASSIVE_PAGES);
             }
         }
     }

@@ -81,8 +81,7 @@ macro_rules! refresh_sql {
 // An instance that is ready although a lock is in its row: the lock has expired.
 pub(crate) const REFRESH: &str = refresh_sql!(" AND (lock_token IS NULL OR ready_seq IS NOT NULL)");
 const EXPOSE: &str = refresh_sql!("");
-const SELECT_ORPHANED: &str =
-    "SELECT instance_key FROM instances WHERE orphaned = 1 AND startable = 0 AND lock_token IS NULL LIMIT 64";
+const SELECT_ORPHANED: &str = "SELECT instance_key FROM instances WHERE orphaned = 1 AND startable = 0 AND created_at_ms IS NULL AND lock_token IS NULL LIMIT 64";
 const DELETE_VISIBLE: &str = "DELETE FROM orchestrator_queue WHERE instance_key = ?1 AND visible_at_ms = 0";
 const DELETE_EMPTY: &str = "DELETE FROM instances WHERE instance_key = ?1 AND created_at_ms IS NULL \
      AND NOT EXISTS (SELECT 1 FROM executions WHERE executions.instance_key = ?1) \
@@ -151,7 +150,14 @@ fn find_or_create(conn: &Connection, message: &Message, visible_at_ms: i64) -> R
     }
     let orphaned = message.is_queue_message && visible_at_ms == 0;
     conn.prepare_cached(INSERT_INBOX)?.execute(params![message.instance_id, orphaned])?;
-    Ok(Inbox { key: conn.last_insert_rowid(), startable: false, ready: false, locked: false, orphaned, new: true })
+    Ok(Inbox {
+        key: conn.last_insert_rowid(),
+        startable: false,
+        ready: false,
+        locked: false,
+        orphaned,
+        new: true,
+    })
 }
 
 /// Finds the instance's oldest visible message again, if nobody holds the instance.
@@ -188,7 +194,8 @@ fn run_refresh(scope: &mut Scope<'_>, sql: &str, key: i64) -> Result<bool, Failu
 
 /// Takes away the messages of instances that have nothing but queue messages and no start on its way.
 /// Says whether there may be more.
-pub(crate) fn sweep_orphans(conn: &Connection) -> rusqlite::Result<bool> {
+pub(crate) fn sweep_orphans(scope: &mut Scope<'_>) -> Result<bool, Failure> {
+    let conn = scope.conn;
     let keys: Vec<i64> = conn
         .prepare_cached(SELECT_ORPHANED)?
         .query_map([], |row| row.get(0))?

@@ -102,7 +102,7 @@ impl Writer {
             return Ok(());
         }
         if std::mem::take(&mut self.look.orphans) {
-            self.look.orphans = inbox::sweep_orphans(&self.conn)?;
+            self.sweep_orphans(batch)?;
         }
         let mut front = self.front();
         let mut after = front.up_to;
@@ -135,6 +135,18 @@ impl Writer {
         self.passed_over = Some(front);
         self.look.turns = false;
         batch.no_turn.extend(self.turns.take_once());
+        Ok(())
+    }
+
+    /// Takes away messages that nobody will ever read.
+    fn sweep_orphans(&mut self, batch: &mut Batch) -> Result<(), Lost> {
+        let mut more = false;
+        let (kept, effects) =
+            self.whole(true, |scope| kept(inbox::sweep_orphans(scope).map(|unfinished| more = unfinished)))?;
+        if kept {
+            self.absorb(batch, effects);
+            self.look.orphans = more;
+        }
         Ok(())
     }
 
@@ -200,7 +212,8 @@ impl Writer {
             let Some(waiter) = self.work.get(place) else { break };
             let sessions_wait = match sessions_wait {
                 None if in_vain.is_empty() => false,
-                None => *sessions_wait.insert(work::sessions_wait(&self.conn)?),
+                // If it cannot be told, each is asked.
+                None => *sessions_wait.insert(work::sessions_wait(&self.conn).unwrap_or(true)),
                 Some(known) => known,
             };
             let hopeless = in_vain
@@ -248,22 +261,16 @@ impl Writer {
         if batch.alone || self.late.is_empty() {
             return Ok(());
         }
-        batch.assigned = std::mem::take(&mut self.late);
-        let now = self.now();
+        batch.late = std::mem::take(&mut self.late);
         // They were ours when they were handed out, and still are if their tokens stand in their rows.
-        let assigned_at = batch.assigned.turns.iter().map(|(_, turn)| turn.at);
-        let assigned_at = assigned_at.chain(batch.assigned.work.iter().map(|(_, work)| work.at));
-        let called = assigned_at.min_by_key(|at| at.monotonic).unwrap_or(now);
-        let mut renewals = Vec::new();
-        for (_, turn) in &mut batch.assigned.turns {
-            turn.at = now;
-            renewals.push(renewal(LockKind::Orchestration, &turn.token, turn.lock_ms));
-        }
-        for (_, work) in &mut batch.assigned.work {
-            work.at = now;
-            renewals.push(renewal(LockKind::WorkItem, &work.token, work.lock_ms));
-        }
-        let verb = RenewLocks { renewals, called };
+        let assigned_at = batch.late.turns.iter().map(|(_, turn)| turn.at);
+        let assigned_at = assigned_at.chain(batch.late.work.iter().map(|(_, work)| work.at));
+        let called = assigned_at.min_by_key(|at| at.monotonic).unwrap_or_else(|| self.now());
+        let turns = batch.late.turns.iter();
+        let turns = turns.map(|(_, turn)| renewal(LockKind::Orchestration, &turn.token, turn.lock_ms));
+        let work = batch.late.work.iter();
+        let work = work.map(|(_, work)| renewal(LockKind::WorkItem, &work.token, work.lock_ms));
+        let verb = RenewLocks { renewals: turns.chain(work).collect(), called };
         let (kept, effects) = self.whole(true, |scope| kept(verb.run(scope).map(|_| ())))?;
         if kept {
             self.absorb(batch, effects);
@@ -285,17 +292,16 @@ impl Writer {
             own_locks: &self.own_locks,
             effects: Effects::default(),
         };
-        let assigned = std::mem::take(&mut batch.assigned);
         let mut vanished = Assignments::default();
-        for (waiter, turn) in assigned.turns {
-            let held = settled(turns::is_held(&scope, &turn.token))?;
-            let list = if held { &mut batch.assigned } else { &mut vanished };
-            list.turns.push((waiter, turn));
-        }
-        for (waiter, work) in assigned.work {
-            let held = settled(work::is_held(&scope, &work.token))?;
-            let list = if held { &mut batch.assigned } else { &mut vanished };
-            list.work.push((waiter, work));
+        for list in [&mut batch.assigned, &mut batch.late] {
+            for (waiter, turn) in std::mem::take(&mut list.turns) {
+                let held = settled(turns::is_held(&scope, &turn.token))?;
+                if held { &mut *list } else { &mut vanished }.turns.push((waiter, turn));
+            }
+            for (waiter, work) in std::mem::take(&mut list.work) {
+                let held = settled(work::is_held(&scope, &work.token))?;
+                if held { &mut *list } else { &mut vanished }.work.push((waiter, work));
+            }
         }
         self.wait_on(vanished);
         Ok(())

@@ -32,10 +32,10 @@ pub(crate) async fn start(
         let _end = End { mailbox: Arc::clone(&mailbox), location: location.clone(), end };
         match open(&location, &options, Arc::clone(&mailbox), shared) {
             Ok((writer, lock)) => {
-                // A caller that did not wait for the opening drops the provider's handle as well.
-                if opened.send(Ok(())).is_ok() {
-                    writer_thread::run(writer, &mailbox);
-                }
+                let unattended = Unattended(Some((Arc::clone(&mailbox), location)));
+                // If nobody waits for it any more the mailbox is closed at once, and the writer ends.
+                drop(opened.send(Ok(unattended)));
+                writer_thread::run(writer, &mailbox);
                 drop(lock);
             }
             // A caller that no longer listens need not know.
@@ -47,8 +47,27 @@ pub(crate) async fn start(
         .spawn(thread)
         .map_err(|error| SqliteError::io("starting the writer's thread", error))?;
     match is_open.await {
-        Ok(opened) => opened.map(|()| ended),
+        Ok(Ok(mut unattended)) => {
+            unattended.0 = None;
+            Ok(ended)
+        }
+        Ok(Err(error)) => Err(error),
         Err(_) => Err(SqliteError::closed("opening: the writer's thread ended")),
+    }
+}
+
+/// Ends the writer if whoever opened the database left before it had it.
+struct Unattended(Option<(Arc<Mailbox>, Location)>);
+
+impl Drop for Unattended {
+    fn drop(&mut self) {
+        if let Some((mailbox, location)) = self.0.take() {
+            mailbox.close(|| {
+                if let Location::File { path, .. } = &location {
+                    process_lock::begin_closing(path);
+                }
+            });
+        }
     }
 }
 

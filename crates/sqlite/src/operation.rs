@@ -142,6 +142,8 @@ pub(crate) trait Operation: Send {
     fn committed(&self);
     /// Tells the caller the outcome.
     fn answer(self: Box<Self>);
+    /// Whether it must happen although nobody waits for its answer.
+    fn is_owed(&self) -> bool;
     /// Tells the caller that the store could not.
     fn fail(self: Box<Self>, message: &str, retryable: bool);
 }
@@ -203,6 +205,10 @@ impl<V: Verb> Operation for Call<V> {
         if let Some(outcome) = self.outcome.take() {
             self.tell(outcome);
         }
+    }
+
+    fn is_owed(&self) -> bool {
+        self.reply.is_none()
     }
 
     fn fail(self: Box<Self>, message: &str, retryable: bool) {

@@ -55,7 +55,7 @@ pub struct SqliteProvider {
     shared: Arc<Shared>,
     clock: Arc<dyn Clock>,
     /// None for a database in memory: only the writer's connection sees it.
-    readers: Option<Readers>,
+    readers: Option<Arc<Readers>>,
     payload_bytes_max: usize,
     next_waiter: AtomicU64,
     ended: watch::Receiver<bool>,
@@ -91,7 +91,7 @@ impl SqliteProvider {
         let shared = Arc::new(Shared::default());
         let readers = match &location {
             Location::Memory => None,
-            Location::File { path, .. } => Some(Readers::new(path.clone(), options.readers_max)),
+            Location::File { path, .. } => Some(Arc::new(Readers::new(path.clone(), options.readers_max))),
         };
         let clock = Arc::clone(&options.clock);
         let payload_bytes_max = options.payload_bytes_max;
@@ -152,9 +152,30 @@ impl SqliteProvider {
         operation: &'static str,
         read: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, ProviderError> {
-        if let Some(readers) = &self.readers {
-            return readers.run(operation, read).await;
+        match &self.readers {
+            Some(readers) => readers.run(operation, read).await,
+            None => self.read_through_writer(operation, read).await,
         }
+    }
+
+    /// The same for what may go over everything that is stored.
+    pub(crate) async fn read_at_length<T: Send + 'static>(
+        &self,
+        operation: &'static str,
+        read: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, ProviderError> {
+        match &self.readers {
+            Some(readers) => readers.run_at_length(operation, read).await,
+            None => self.read_through_writer(operation, read).await,
+        }
+    }
+
+    /// A database in memory has one connection.
+    async fn read_through_writer<T: Send + 'static>(
+        &self,
+        operation: &'static str,
+        read: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, ProviderError> {
         let (reply, answer) = oneshot::channel();
         let letter = Letter::Read(Box::new(move |conn: &Connection| {
             // Whoever asked may have left.
@@ -227,7 +248,7 @@ impl Drop for SqliteProvider {
     }
 }
 
-fn closed(operation: &str) -> ProviderError {
+pub(crate) fn closed(operation: &str) -> ProviderError {
     ProviderError::permanent(operation, "the provider is closed")
 }
 

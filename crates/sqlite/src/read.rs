@@ -33,7 +33,8 @@ const SELECT_STATUS_EVENTS: &str = "SELECT h.event_id, h.event_data FROM executi
 const SELECT_ENDED: &str = "SELECT status IN ('Completed', 'Failed') FROM executions \
      WHERE instance_key = ?1 AND execution_id = ?2";
 // The turn that made an execution the current one also made its row.
-const SELECT_CURRENT: &str = "SELECT e.status, i.orchestration_name, i.orchestration_version FROM instances AS i LEFT JOIN executions AS e \
+const SELECT_CURRENT: &str = "SELECT e.status, i.orchestration_name, i.orchestration_version, i.parent_instance_id \
+     FROM instances AS i LEFT JOIN executions AS e \
      ON e.instance_key = i.instance_key AND e.execution_id = i.current_execution_id \
      WHERE i.instance_key = ?1 AND i.current_execution_id IS NOT NULL";
 const SELECT_LOST: &str = "SELECT event_count > 0 AND NOT EXISTS (SELECT 1 FROM history AS h \
@@ -200,7 +201,10 @@ fn stored_status(conn: &Connection, instance: &str) -> rusqlite::Result<Option<(
 
 /// Fails if the record of an instance cannot be read, or the row of its current execution is not there.
 fn check_record(conn: &Connection, key: i64) -> rusqlite::Result<()> {
-    let read = |row: &Row<'_>| Ok([columns::name(row, 0)?, columns::name(row, 1)?, columns::name(row, 2)?]);
+    let read = |row: &Row<'_>| {
+        (0..3).try_for_each(|column| columns::name(row, column).map(drop))?;
+        columns::nullable(row, 3).map(drop)
+    };
     conn.prepare_cached(SELECT_CURRENT)?.query_row([key], read).optional()?;
     Ok(())
 }

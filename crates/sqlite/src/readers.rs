@@ -1,7 +1,7 @@
 //! Connections that only read, beside the writer.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use everturn_provider::ProviderError;
 use rusqlite::{Connection, OpenFlags};
@@ -10,18 +10,19 @@ use tokio::sync::Semaphore;
 use crate::error::SqliteError;
 use crate::operation::storage_error;
 use crate::pragmas;
+use crate::provider::closed;
 
 /// A small pool of read-only connections, opened as they are needed.
 #[derive(Debug)]
 pub(crate) struct Readers {
     path: PathBuf,
-    permits: Semaphore,
+    permits: Arc<Semaphore>,
     idle: Mutex<Vec<Connection>>,
 }
 
 impl Readers {
     pub(crate) fn new(path: PathBuf, max: usize) -> Self {
-        Self { path, permits: Semaphore::new(max.max(1)), idle: Mutex::new(Vec::new()) }
+        Self { path, permits: Arc::new(Semaphore::new(max.max(1))), idle: Mutex::new(Vec::new()) }
     }
 
     /// The database file.
@@ -33,16 +34,41 @@ impl Readers {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs one short read. All its statements see the same commit. It reads whole rows into memory: nothing of the
-    /// connection outlives it.
+    /// Runs one short read, here.
     pub(crate) async fn run<T>(
         &self,
         operation: &str,
         read: impl FnOnce(&Connection) -> rusqlite::Result<T>,
     ) -> Result<T, ProviderError> {
-        let Ok(_permit) = self.permits.acquire().await else {
-            return Err(ProviderError::permanent(operation, "the provider is closed"));
-        };
+        let Ok(_permit) = self.permits.acquire().await else { return Err(closed(operation)) };
+        self.read(operation, read)
+    }
+
+    /// Runs a read that may go over everything that is stored: on a thread where it holds nobody up.
+    pub(crate) async fn run_at_length<T: Send + 'static>(
+        self: &Arc<Self>,
+        operation: &'static str,
+        read: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, ProviderError> {
+        let permits = Arc::clone(&self.permits);
+        let Ok(permit) = permits.acquire_owned().await else { return Err(closed(operation)) };
+        let readers = Arc::clone(self);
+        let reading = tokio::task::spawn_blocking(move || {
+            let _permit = permit;
+            readers.read(operation, read)
+        });
+        reading.await.unwrap_or_else(|error| {
+            Err(ProviderError::retryable(operation, format!("the read ended early: {error}")))
+        })
+    }
+
+    /// All statements of a read see the same commit. It reads whole rows into memory: nothing of the connection outlives
+    /// it.
+    fn read<T>(
+        &self,
+        operation: &str,
+        read: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> Result<T, ProviderError> {
         let pooled = self.idle().pop();
         let conn = match pooled {
             Some(conn) => conn,
@@ -50,7 +76,8 @@ impl Readers {
                 .open()
                 .map_err(|error| ProviderError::retryable(operation, error.to_string()).with_source(error))?,
         };
-        let outcome = conn.prepare_cached("BEGIN").and_then(|mut begin| begin.execute([])).and_then(|_| read(&conn));
+        let begun = conn.prepare_cached("BEGIN").and_then(|mut begin| begin.execute([]));
+        let outcome = begun.and_then(|_| read(&conn));
         let ended = conn.prepare_cached("ROLLBACK").and_then(|mut end| end.execute([]));
         if ended.is_ok() && !self.permits.is_closed() {
             self.idle().push(conn);

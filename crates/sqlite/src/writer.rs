@@ -118,6 +118,8 @@ pub(crate) struct Writer {
     pub(crate) shared: Arc<Shared>,
     pub(crate) bounds: Bounds,
     pub(crate) pending: Vec<Box<dyn Operation>>,
+    /// What must still happen when the store is back.
+    pub(crate) owed: Vec<Box<dyn Operation>>,
     pub(crate) turns: Line<TurnWaiter>,
     pub(crate) work: Line<WorkWaiter>,
     pub(crate) look: Look,
@@ -174,6 +176,7 @@ impl Writer {
             shared,
             bounds,
             pending: Vec::new(),
+            owed: Vec::new(),
             turns: Line::default(),
             work: Line::default(),
             look: Look::EVERYWHERE,
@@ -268,6 +271,7 @@ impl Writer {
         }
         self.idle_ticks += 1;
         let lost_last = std::mem::take(&mut self.lost_last);
+        self.pending.append(&mut self.owed);
         let ticks_per_look = if self.checkpointer.is_some() { 4 } else { 1 };
         if self.idle_ticks >= ticks_per_look || lost_last || self.is_due(self.now()) {
             self.idle_ticks = 0;
@@ -320,7 +324,8 @@ impl Writer {
 
     pub(crate) fn has_work(&self) -> bool {
         !self.pending.is_empty()
-            || !self.late.is_empty()
+            // After a lost batch they wait for the pause like everybody else.
+            || (!self.late.is_empty() && !self.lost_last)
             || (!self.turns.is_empty() && (self.look.turns || self.look.time))
             || (!self.work.is_empty() && (self.look.work || self.look.time))
             || !self.reads.is_empty()
@@ -369,6 +374,7 @@ impl Writer {
                 if std::mem::take(&mut self.lost_last) {
                     // The store is back: whoever waits may have missed what came meanwhile.
                     self.look = Look::EVERYWHERE;
+                    self.pending.append(&mut self.owed);
                 }
                 self.finish(batch);
             }
@@ -506,15 +512,11 @@ impl Writer {
     }
 
     /// Begins a transaction for one operation alone; waits for another process if it must.
-    pub(crate) fn begin_alone(&mut self) -> Result<(), rusqlite::Error> {
-        let mut rounds = 0_u32;
+    pub(crate) fn begin_alone(&mut self, deadline: Duration) -> Result<(), rusqlite::Error> {
         loop {
             match self.conn.prepare_cached("BEGIN IMMEDIATE")?.execute([]) {
                 Ok(_) => return Ok(()),
-                Err(error)
-                    if is_busy(&error) && BUSY_PAUSE.saturating_mul(rounds) < self.bounds.busy_timeout =>
-                {
-                    rounds = rounds.saturating_add(1);
+                Err(error) if is_busy(&error) && self.clock.monotonic() < deadline => {
                     std::thread::sleep(BUSY_PAUSE);
                 }
                 Err(error) => return Err(error),
@@ -524,6 +526,10 @@ impl Writer {
 
     /// The provider is closing: nobody waits any more.
     pub(crate) fn dismiss_waiters(&mut self) {
+        let late = std::mem::take(&mut self.late);
+        // Their locks are freed by whoever opens the file next.
+        late.turns.into_iter().for_each(|(waiter, _)| answer_nothing(waiter));
+        late.work.into_iter().for_each(|(waiter, _)| answer_nothing(waiter));
         self.turns.take_all().into_iter().for_each(answer_nothing);
         self.work.take_all().into_iter().for_each(answer_nothing);
     }

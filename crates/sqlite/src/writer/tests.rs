@@ -13,6 +13,7 @@ use tokio::sync::oneshot;
 
 use super::{Bounds, Inlet, Letter, Step, Writer};
 use crate::ack_orchestration_item::CommitTurn;
+use crate::ack_work_item::AckWorkItem;
 use crate::enqueue::{Activity, EnqueueForOrchestrator, EnqueueForWorker};
 use crate::fetch_orchestration_item::TurnAnswer;
 use crate::fetch_work_item::WorkAnswer;
@@ -25,6 +26,9 @@ use crate::options::Synchronous;
 use crate::shared::Shared;
 use crate::waiters::{TurnWaiter, WorkWaiter};
 use crate::{pragmas, schema};
+
+/// How long workers hold an activity.
+const LOCK: Duration = Duration::from_secs(30);
 
 type Answer<T> = oneshot::Receiver<Result<T, ProviderError>>;
 
@@ -126,7 +130,7 @@ fn turn_waiter(writer: &mut Writer, id: u64, warm: Option<Arc<dyn WarmView>>) ->
 
 fn work_waiter(writer: &mut Writer, id: u64) -> Answer<Option<WorkAnswer>> {
     let (reply, answer) = oneshot::channel();
-    let lock_timeout = Duration::from_secs(30);
+    let lock_timeout = LOCK;
     let tags = TagFilter::DefaultOnly;
     writer.accept(Letter::FetchWork(WorkWaiter {
         id,
@@ -355,6 +359,73 @@ fn an_answer_dropped_unread_is_handed_back_with_its_attempt() {
         .query_row("SELECT attempt_count, ready FROM worker_queue", [], |row| Ok((row.get(0)?, row.get(1)?)))
         .unwrap();
     assert_eq!((attempts, ready), (0, true));
+}
+
+/// While it is out, every write fails.
+fn set_store_out(writer: &Writer, out: bool) {
+    writer.conn.pragma_update(None, "query_only", out).unwrap();
+}
+
+#[test]
+fn what_is_handed_back_while_the_store_is_out_is_free_when_it_is_back() {
+    let mut writer = writer(512);
+    let waiting = work_waiter(&mut writer, 1);
+    let _queued = call(&mut writer, activity(1, 10));
+    drive(&mut writer);
+    drop(waiting);
+    collect(&mut writer);
+    set_store_out(&writer, true);
+    drive(&mut writer);
+    set_store_out(&writer, false);
+    writer.tick();
+    drive(&mut writer);
+    let mut next = work_waiter(&mut writer, 2);
+    drive(&mut writer);
+    next.try_recv().unwrap().unwrap().expect("nobody holds it any more");
+    let attempts: i64 =
+        writer.conn.query_row("SELECT attempt_count FROM worker_queue", [], |row| row.get(0)).unwrap();
+    assert_eq!(attempts, 1);
+}
+
+/// Takes its time to become durable.
+struct Slow(Arc<ManualClock>, Duration);
+
+impl Verb for Slow {
+    type Answer = ();
+    const NAME: &'static str = "slow";
+    const ORDER: Order = Order::Newcomer;
+
+    fn run(&self, _scope: &mut Scope<'_>) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    fn committed(&self) {
+        self.0.advance(self.1);
+    }
+}
+
+#[test]
+fn work_whose_lock_is_half_spent_is_handed_out_although_the_batch_that_renews_it_is_lost() {
+    let (mut writer, clock) = writer_and_clock(512);
+    let mut waiting = work_waiter(&mut writer, 1);
+    let _queued = call(&mut writer, activity(1, 10));
+    let _slow = call(&mut writer, Slow(Arc::clone(&clock), LOCK * 2 / 3));
+    assert_eq!(writer.step(&mut Script::default()), Step::Done);
+    assert!(waiting.try_recv().is_err(), "its lock is renewed first");
+    set_store_out(&writer, true);
+    assert_eq!(writer.step(&mut Script::default()), Step::Done);
+    assert!(waiting.try_recv().is_err());
+    assert_eq!(writer.step(&mut Script::default()), Step::Idle, "the store is left alone for a moment");
+    set_store_out(&writer, false);
+    writer.tick();
+    drive(&mut writer);
+    let answer = waiting.try_recv().unwrap().unwrap().unwrap();
+    clock.advance(LOCK * 2 / 3);
+    let now = writer.now();
+    let ack = AckWorkItem::encode(&answer.work.token, None, now).unwrap();
+    let mut acked = call(&mut writer, ack);
+    drive(&mut writer);
+    acked.try_recv().unwrap().expect("the lock counts from its renewal on");
 }
 
 struct Panics;

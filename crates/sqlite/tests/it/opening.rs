@@ -1,5 +1,8 @@
 //! Opening and closing files.
 
+use std::future::{Future, poll_fn};
+use std::task::Poll;
+
 use everturn_provider::Provider;
 use everturn_sqlite::{SqliteOptions, SqliteProvider, Synchronous};
 
@@ -30,6 +33,25 @@ async fn a_dropped_provider_has_written_everything_when_the_file_is_opened_again
         let (item, _token, attempts) = fetch_work(&provider).await.expect("nobody's lock is in the way");
         assert_eq!((item, attempts), (activity("a", 1), u32::try_from(round).unwrap() + 1));
         drop(provider);
+    }
+}
+
+#[tokio::test]
+async fn an_opening_that_is_given_up_leaves_nothing_behind() {
+    let store = Store::new();
+    store.open().await.close().await;
+    for polls in 0..3 {
+        let url = store.url();
+        let mut opening = Box::pin(SqliteProvider::new(&url, None));
+        for _ in 0..polls {
+            assert!(poll_fn(|cx| Poll::Ready(opening.as_mut().poll(cx))).await.is_pending());
+        }
+        drop(opening);
+        // Nobody else has the file, so the locks of the dead are freed.
+        let provider = store.open().await;
+        provider.enqueue_for_worker(activity("a", 1)).await.unwrap();
+        assert!(fetch_work(&provider).await.is_some());
+        provider.close().await;
     }
 }
 
