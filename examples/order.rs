@@ -270,7 +270,7 @@ async fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
     let activities = activities(&ledger, arguments.pace)?;
     let runtime = Runtime::start_with_store(store.clone(), activities, orchestrations).await;
 
-    let client = Client::new(store);
+    let client = Client::new(store.clone());
     let id = choose_order(&client, &ledger, arguments.order.clone()).await?;
     // Before a new order is started it is in the ledger, and starting it twice starts it once.
     ledger.open_order(&id)?;
@@ -294,6 +294,8 @@ async fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
         println!("  {line}");
     }
     runtime.shutdown(None).await;
+    // Moves the log into the file: one file is left.
+    store.close().await;
     Ok(())
 }
 
