@@ -1,6 +1,7 @@
 //! How typed values travel as payload text.
 //!
-//! Strings travel as they are, everything else as compact JSON.
+//! Strings travel as they are, everything else as compact JSON, the keys of every object in ascending order. Replay
+//! compares payloads as text, so the same value must give the same text in every build and every process.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -20,7 +21,11 @@ use serde_json::Value;
 pub fn encode<T: Serialize + ?Sized>(value: &T) -> Result<String, String> {
     match serde_json::to_value(value).map_err(|error| error.to_string())? {
         Value::String(text) => Ok(text),
-        other => Ok(other.to_string()),
+        mut other => {
+            // Any crate of the program may switch on `preserve_order`, and so the order of declaration.
+            other.sort_all_objects();
+            Ok(other.to_string())
+        }
     }
 }
 

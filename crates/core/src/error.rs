@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::limits::MIN_FAILURE_TEXT_BYTES;
+
 /// The recorded reason of a failure.
 ///
 /// Only [`ErrorDetails::Application`] failures of activities and children are delivered to orchestration code; the other
@@ -144,6 +146,38 @@ impl ErrorDetails {
         Self::Application { kind, message: message.into(), retryable: false }
     }
 
+    /// The same with every text in it cut to the payload limit; what was cut says so.
+    ///
+    /// ```
+    /// use everturn_core::ErrorDetails;
+    ///
+    /// let details = ErrorDetails::nondeterminism("x".repeat(5_000)).cut_to(2_000);
+    /// assert!(details.display_message().ends_with("x … (cut, 5000 bytes in all)"));
+    /// ```
+    #[must_use]
+    pub fn cut_to(mut self, payload_bytes_max: usize) -> Self {
+        let bytes_max = payload_bytes_max.max(MIN_FAILURE_TEXT_BYTES);
+        match &mut self {
+            Self::Infrastructure { message, .. } | Self::Configuration { message: Some(message), .. } => {
+                cut(message, bytes_max);
+            }
+            Self::Configuration { message: None, .. } => {}
+            Self::Application { kind, message, .. } => {
+                cut(message, bytes_max);
+                if let AppErrorKind::Cancelled { reason } = kind {
+                    cut(reason, bytes_max);
+                }
+            }
+            Self::Poison { message_type, message, .. } => {
+                cut(message, bytes_max);
+                if let PoisonMessageType::FailedDeserialization { error, .. } = message_type {
+                    cut(error, bytes_max);
+                }
+            }
+        }
+        self
+    }
+
     /// `infrastructure`, `configuration`, `application` or `poison`.
     pub fn category(&self) -> &'static str {
         match self {
@@ -179,6 +213,15 @@ impl ErrorDetails {
                 poison_message(*attempt_count, *max_attempts, message_type)
             }
         }
+    }
+}
+
+fn cut(text: &mut String, bytes_max: usize) {
+    let bytes = text.len();
+    if bytes > bytes_max {
+        let mark = format!(" … (cut, {bytes} bytes in all)");
+        text.truncate(text.floor_char_boundary(bytes_max.saturating_sub(mark.len())));
+        text.push_str(&mark);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Where orchestration code and the turn engine meet.
 //!
-//! The code leaves what it asks for and picks up its results here; the engine takes the former and delivers the
-//! latter. Each side only touches it while the code is being polled, one after the other.
+//! The code leaves what it asks for and picks up its results here, while it is being polled; between its polls the
+//! engine takes the former and delivers the latter.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::panic::Location;

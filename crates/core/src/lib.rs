@@ -1,8 +1,9 @@
 //! The pure heart of Everturn.
 //!
 //! Events, work items, errors and limits; the [`OrchestrationContext`] that orchestration code talks to; and the
-//! [turn engine](turn) that applies events to that code. Nothing here does I/O, reads a clock or draws a random number:
-//! time and ids come in as arguments, so that the same inputs always give the same outputs.
+//! [turn engine](turn) that applies events to that code. The engine does no I/O, reads no clock and draws no random
+//! number: time and ids come in as arguments, so that the same inputs always give the same outputs. (Only the constructors
+//! of [`Event`] that users call stamp the system's time.)
 //!
 //! Users depend on the `everturn` crate, which re-exports what they need from here.
 #![forbid(unsafe_code)]

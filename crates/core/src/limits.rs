@@ -25,6 +25,16 @@ pub const MAX_DECISIONS_PER_TURN: usize = 100_000;
 /// Most bytes of unread queue messages that continue-as-new carries: they travel in one message and one event.
 pub const MAX_CARRIED_BYTES: usize = 64 * 1024 * 1024;
 
+/// What the text of a failure may hold however small the payload limit is: a failure must be able to say what it is.
+pub const MIN_FAILURE_TEXT_BYTES: usize = 1_024;
+
+/// Most instances one dispatcher slot has in hand: enough to fill a commit, few enough to be polled one by one.
+pub const MAX_TURNS_IN_HAND: usize = 16;
+
+/// Most withdrawals that met no running activity and are remembered, for workers that have fetched but not begun:
+/// they begin within moments.
+pub const MAX_UNMET_WITHDRAWALS: usize = 1_024;
+
 /// Shortest accepted lock timeout: below it a renewal cannot arrive in time on a busy machine.
 pub const MIN_LOCK_TIMEOUT_MS: u64 = 200;
 

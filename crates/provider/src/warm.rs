@@ -61,7 +61,9 @@ pub struct FetchedTurn {
     pub stamp: Option<Stamp>,
 }
 
-/// Called once a commit is durable, before anybody is told of it: puts the instance back into memory.
+/// Called once a commit is durable, before anybody is told of it: puts the instance back into memory, and tells
+/// activities of this process that they are no longer wanted. It is quick and may be called on any thread; calling it
+/// again changes nothing.
 pub type CheckIn = Arc<dyn Fn() + Send + Sync>;
 
 /// Everything a turn decided, for [`commit_turn`](crate::Provider::commit_turn).

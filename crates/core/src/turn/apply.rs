@@ -3,9 +3,10 @@
 use tracing::warn;
 
 use super::Execution;
+use super::finalise::cancellation_of;
 use super::matching::{fits, mismatch, nothing_asked, was_refused};
 use crate::action::{Action, Emitted};
-use crate::exchange::{Droppable, Outcome};
+use crate::exchange::Outcome;
 use crate::{ErrorDetails, Event, EventKind};
 
 /// The reason of a cancellation that the code caused by dropping a future.
@@ -82,17 +83,12 @@ impl Execution {
                 self.must_poll = true;
                 Ok(None)
             }
-            EventKind::ActivityCancelRequested { reason } => {
-                self.cancelled(event, Droppable::Activity, reason)
-            }
-            EventKind::SubOrchestrationCancelRequested { reason } => {
-                self.cancelled(event, Droppable::SubOrchestration, reason)
-            }
-            EventKind::ExternalSubscribedCancelled { reason } => {
-                self.cancelled(event, Droppable::Wait, reason)
-            }
-            EventKind::QueueSubscriptionCancelled { reason } => {
-                self.cancelled(event, Droppable::Dequeue, reason)
+            EventKind::ActivityCancelRequested { .. }
+            | EventKind::SubOrchestrationCancelRequested { .. }
+            | EventKind::ExternalSubscribedCancelled { .. }
+            | EventKind::QueueSubscriptionCancelled { .. } => {
+                self.cancelled(event);
+                Ok(None)
             }
         }
     }
@@ -184,18 +180,13 @@ impl Execution {
         Ok(None)
     }
 
-    fn cancelled(
-        &mut self,
-        event: &Event,
-        kind: Droppable,
-        reason: &str,
-    ) -> Result<Option<Emitted>, ErrorDetails> {
+    fn cancelled(&self, event: &Event) {
+        let Some((kind, reason)) = cancellation_of(&event.kind) else { return };
         let source = event.source_event_id.unwrap_or_default();
         let mut state = self.exchange.state();
         state.cancel_subscription(kind, source);
         if reason == DROPPED_FUTURE {
             state.expect_drop(kind, source);
         }
-        Ok(None)
     }
 }

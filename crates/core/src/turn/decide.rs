@@ -179,8 +179,7 @@ impl Execution {
         clock: &dyn TurnClock,
         kind: EventKind,
     ) -> Event {
-        let identity = &self.identity;
-        Event::stamped(event_id, &identity.instance, identity.execution_id, source, clock.stamp_ms(), kind)
+        self.identity.event(event_id, source, clock, kind)
     }
 
     /// Appends an event to the turn.

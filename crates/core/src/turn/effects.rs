@@ -1,21 +1,13 @@
 //! From an outcome to what is written and sent.
 
+use super::closing::{Closing, Ending, StillOpen};
 use super::decide::{Draft, Pending, Successor};
-use super::finalise::cancellation;
-use super::{Execution, ExecutionIdentity, Turn, TurnClock, TurnOutcome};
+use super::{Execution, ExecutionIdentity, Turn, TurnClock};
 use crate::action::Action;
-use crate::exchange::Droppable;
-use crate::{ErrorDetails, EventKind, INITIAL_EXECUTION_ID, WorkItem, build_child_instance_id};
+use crate::{ErrorDetails, INITIAL_EXECUTION_ID, WorkItem, build_child_instance_id};
 
-/// Where a history ends.
-struct Ending {
-    /// The last event that stands; whatever the ledger knows beyond it was forgotten.
-    last: u64,
-    /// The waits that are still open then.
-    waits: Vec<u64>,
-    /// The queue reads that are still open then.
-    dequeues: Vec<u64>,
-}
+/// Why a child is cancelled whose future was dropped.
+const DROPPED_CHILD: &str = "parent dropped sub-orchestration future";
 
 impl Execution {
     /// The code waits: everything it asked for is dispatched.
@@ -28,7 +20,7 @@ impl Execution {
                 None => {}
             }
         }
-        let dropped = self.cancels(&draft.dropped_children, "parent dropped sub-orchestration future");
+        let dropped = self.closing().cancels(&draft.dropped_children, DROPPED_CHILD);
         turn.orchestrator_items.extend(dropped);
         turn.cancelled_activities = draft.cancelled_activities;
         turn.history_delta = draft.delta;
@@ -36,15 +28,15 @@ impl Execution {
     }
 
     /// The code returned: what it started detached is sent, what it asked for beside that is not.
-    pub(super) fn end(&mut self, mut draft: Draft, outcome: TurnOutcome, clock: &dyn TurnClock) -> Turn {
+    pub(super) fn end(&mut self, mut draft: Draft, ending: Ending, clock: &dyn TurnClock) -> Turn {
         // A child that was asked for and dropped in this very turn was never started.
         let dropped =
             std::mem::take(&mut draft.dropped_children).into_iter().filter(|id| *id <= draft.fixed_event_id);
         let dropped: Vec<u64> = dropped.collect();
         let mut items = self.detached_starts(&mut draft);
-        let mut turn = self.terminal(draft, outcome, self.ending(), clock);
+        let mut turn = self.closing().close(draft, ending, self.still_open(), clock);
         items.append(&mut turn.orchestrator_items);
-        items.extend(self.cancels(&dropped, "parent dropped sub-orchestration future"));
+        items.extend(self.closing().cancels(&dropped, DROPPED_CHILD));
         turn.orchestrator_items = items;
         turn
     }
@@ -59,8 +51,8 @@ impl Execution {
         let Successor { input, version } = successor;
         let mut items = vec![self.successor(input.clone(), version)];
         items.extend(self.detached_starts(&mut draft));
-        let outcome = TurnOutcome::ContinuedAsNew { input };
-        let mut turn = self.terminal(draft, outcome, self.ending(), clock);
+        let ending = Ending::ContinuedAsNew { input };
+        let mut turn = self.closing().close(draft, ending, self.still_open(), clock);
         turn.orchestrator_items = items;
         turn
     }
@@ -83,10 +75,10 @@ impl Execution {
 
     /// The instance was cancelled: so are its children.
     pub(super) fn cancel(&mut self, draft: Draft, reason: String, clock: &dyn TurnClock) -> Turn {
-        let children = self.children_under_way(&draft);
-        let outcome = TurnOutcome::Cancelled { reason };
-        let mut turn = self.terminal(draft, outcome, self.ending(), clock);
-        turn.orchestrator_items.extend(self.cancels(&children, "parent canceled"));
+        let closing = self.closing();
+        let children = closing.children_under_way(draft.fixed_event_id);
+        let mut turn = closing.close(draft, Ending::Cancelled { reason }, self.still_open(), clock);
+        turn.orchestrator_items.extend(closing.cancels(&children, "parent canceled"));
         turn
     }
 
@@ -98,66 +90,24 @@ impl Execution {
         clock: &dyn TurnClock,
     ) -> Turn {
         draft.forget_decisions();
-        let children = self.children_under_way(&draft);
-        // The code may not have been asked at all, so that counting decides what is open.
-        let ending = Ending {
-            last: draft.fixed_event_id,
-            waits: self.ledger.open_waits(),
-            dequeues: self.ledger.open_dequeues(),
-        };
-        let mut turn = self.terminal(draft, TurnOutcome::Failed { details }, ending, clock);
-        turn.orchestrator_items.extend(self.cancels(&children, "parent failed"));
-        turn
+        self.closing().fail(draft, details.cut_to(self.payload_bytes_max), clock)
     }
 
-    /// The ending of an execution whose code went through its whole history.
-    fn ending(&self) -> Ending {
+    fn closing(&self) -> Closing<'_> {
+        Closing { identity: &self.identity, start: self.start.as_ref(), ledger: &self.ledger }
+    }
+
+    /// What is open in an execution whose code went through its whole history.
+    fn still_open(&self) -> StillOpen {
         let state = self.exchange.state();
         let open = |mut ids: Vec<u64>| {
             ids.retain(|id| !state.was_answered(*id));
             ids
         };
-        Ending {
+        StillOpen {
             last: self.ledger.last_event_id(),
             waits: open(self.ledger.uncancelled_waits()),
             dequeues: open(self.ledger.uncancelled_dequeues()),
-        }
-    }
-
-    /// Ends the history: waits are closed, the terminal event follows, then open activities are cancelled.
-    fn terminal(
-        &self,
-        mut draft: Draft,
-        outcome: TurnOutcome,
-        ending: Ending,
-        clock: &dyn TurnClock,
-    ) -> Turn {
-        let Ending { last, waits, dequeues } = ending;
-        let stands = |id: &u64| *id <= last;
-        let mut ids = last.saturating_add(1)..;
-        let mut append = |draft: &mut Draft, source: Option<u64>, kind: EventKind| {
-            let event_id = ids.next().unwrap_or(u64::MAX);
-            draft.delta.push(self.event(event_id, source, clock, kind));
-        };
-        let closed = "orchestration_terminal";
-        for wait in waits.into_iter().filter(stands) {
-            append(&mut draft, Some(wait), cancellation(Droppable::Wait, closed.to_owned()));
-        }
-        for dequeue in dequeues.into_iter().filter(stands) {
-            append(&mut draft, Some(dequeue), cancellation(Droppable::Dequeue, closed.to_owned()));
-        }
-        append(&mut draft, None, terminal_event(&outcome));
-        for activity in self.ledger.open_activities().filter(stands) {
-            let reason = activity_reason(&outcome).to_owned();
-            append(&mut draft, Some(activity), cancellation(Droppable::Activity, reason));
-            draft.cancelled_activities.push(activity);
-        }
-        Turn {
-            orchestrator_items: self.parent_notice(&outcome).into_iter().collect(),
-            outcome,
-            history_delta: draft.delta,
-            worker_items: Vec::new(),
-            cancelled_activities: draft.cancelled_activities,
         }
     }
 
@@ -168,53 +118,6 @@ impl Execution {
         let starts = detached
             .filter_map(|Pending { event_id, action, .. }| work_item(&self.identity, event_id, action, None));
         starts.collect()
-    }
-
-    fn parent_notice(&self, outcome: &TurnOutcome) -> Option<WorkItem> {
-        let start = self.start.as_ref()?;
-        match outcome {
-            TurnOutcome::Completed { output } => start.notice(Ok(output)),
-            TurnOutcome::Failed { details } => start.notice(Err(details)),
-            TurnOutcome::Cancelled { reason } => start.notice(Err(&ErrorDetails::cancelled(reason))),
-            TurnOutcome::Continue | TurnOutcome::ContinuedAsNew { .. } => None,
-        }
-    }
-
-    /// Children that were started by an earlier turn and neither ended nor were cancelled.
-    fn children_under_way(&self, draft: &Draft) -> Vec<u64> {
-        self.ledger.open_children().filter(|id| *id <= draft.fixed_event_id).collect()
-    }
-
-    /// Cancel messages to those of these children that have not ended, named by their schedule events.
-    fn cancels(&self, children: &[u64], reason: &str) -> Vec<WorkItem> {
-        let instances = children.iter().filter_map(|id| self.ledger.child_under_way(*id));
-        let cancels = instances.map(|child| WorkItem::CancelInstance {
-            instance: build_child_instance_id(&self.identity.instance, child),
-            reason: reason.to_owned(),
-        });
-        cancels.collect()
-    }
-}
-
-fn terminal_event(outcome: &TurnOutcome) -> EventKind {
-    match outcome {
-        TurnOutcome::Completed { output } => EventKind::OrchestrationCompleted { output: output.clone() },
-        TurnOutcome::ContinuedAsNew { input } => {
-            EventKind::OrchestrationContinuedAsNew { input: input.clone() }
-        }
-        TurnOutcome::Failed { details } => EventKind::OrchestrationFailed { details: details.clone() },
-        TurnOutcome::Cancelled { reason } => {
-            EventKind::OrchestrationFailed { details: ErrorDetails::cancelled(reason) }
-        }
-        TurnOutcome::Continue => EventKind::OrchestrationCompleted { output: String::new() },
-    }
-}
-
-fn activity_reason(outcome: &TurnOutcome) -> &'static str {
-    match outcome {
-        TurnOutcome::Completed { .. } | TurnOutcome::Continue => "orchestration_terminal_completed",
-        TurnOutcome::Failed { .. } | TurnOutcome::Cancelled { .. } => "orchestration_terminal_failed",
-        TurnOutcome::ContinuedAsNew { .. } => "orchestration_terminal_continued_as_new",
     }
 }
 

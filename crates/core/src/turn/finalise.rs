@@ -1,8 +1,9 @@
 //! How a turn ends.
 
 use super::apply::DROPPED_FUTURE;
+use super::closing::Ending;
 use super::decide::Draft;
-use super::{Execution, Turn, TurnClock, TurnOutcome};
+use super::{Execution, Turn, TurnClock};
 use crate::exchange::Droppable;
 use crate::{ErrorDetails, EventKind};
 
@@ -20,10 +21,10 @@ impl Execution {
         }
         match self.output.take() {
             None => self.continue_waiting(draft),
-            Some(Ok(output)) => self.end(draft, TurnOutcome::Completed { output }, clock),
+            Some(Ok(output)) => self.end(draft, Ending::Completed { output }, clock),
             Some(Err(text)) => {
                 let details = ErrorDetails::orchestration_failed(text);
-                self.end(draft, TurnOutcome::Failed { details }, clock)
+                self.end(draft, Ending::Failed { details }, clock)
             }
         }
     }
@@ -76,6 +77,18 @@ fn plural(kind: Droppable) -> &'static str {
         Droppable::Wait => "external waits",
         Droppable::Dequeue => "persistent waits",
     }
+}
+
+/// What an event says is no longer wanted, and why, if it is such an event.
+pub(super) fn cancellation_of(kind: &EventKind) -> Option<(Droppable, &str)> {
+    let (droppable, reason) = match kind {
+        EventKind::ActivityCancelRequested { reason } => (Droppable::Activity, reason),
+        EventKind::SubOrchestrationCancelRequested { reason } => (Droppable::SubOrchestration, reason),
+        EventKind::ExternalSubscribedCancelled { reason } => (Droppable::Wait, reason),
+        EventKind::QueueSubscriptionCancelled { reason } => (Droppable::Dequeue, reason),
+        _ => return None,
+    };
+    Some((droppable, reason))
 }
 
 /// The event that records that something is no longer wanted.

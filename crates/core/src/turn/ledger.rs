@@ -125,6 +125,13 @@ impl Ledger {
         self.last_event_id = self.next_event_id();
     }
 
+    /// Whether an activity neither ended nor was cancelled.
+    pub(crate) fn is_open_activity(&self, id: u64) -> bool {
+        self.schedule(id).is_some_and(|schedule| {
+            schedule.kind == Completable::Activity && !schedule.completed && !schedule.cancel_requested
+        })
+    }
+
     /// Activities that neither ended nor were cancelled, ascending.
     pub(crate) fn open_activities(&self) -> impl Iterator<Item = u64> {
         self.open().filter(|(_, kind)| **kind == Completable::Activity).map(|(id, _)| id)

@@ -18,6 +18,7 @@ use crate::limits::MAX_DECISIONS_PER_TURN;
 use crate::{AppErrorKind, ErrorDetails, Event, EventKind, KvEntry, OrchestrationHandlerRef, WorkItem};
 
 mod apply;
+mod closing;
 mod convert;
 mod decide;
 mod effects;
@@ -27,9 +28,12 @@ mod matching;
 mod start;
 mod violations;
 
-use apply::Open;
+pub use closing::fail_from_outside;
+
+use apply::{DROPPED_FUTURE, Open};
 use convert::{Converted, convert};
 use decide::Draft;
+use finalise::cancellation_of;
 use ledger::Ledger;
 use start::Start;
 
@@ -52,6 +56,13 @@ pub struct ExecutionIdentity {
     pub orchestration_name: String,
     /// Version of the handler that runs it.
     pub orchestration_version: String,
+}
+
+impl ExecutionIdentity {
+    /// A new event of this execution.
+    fn event(&self, event_id: u64, source: Option<u64>, clock: &dyn TurnClock, kind: EventKind) -> Event {
+        Event::stamped(event_id, &self.instance, self.execution_id, source, clock.stamp_ms(), kind)
+    }
 }
 
 /// How a turn ended.
@@ -233,6 +244,11 @@ impl Execution {
         self.ledger.event_count()
     }
 
+    /// Whether this activity was asked for and has neither ended nor been cancelled.
+    pub fn awaits_activity(&self, id: u64) -> bool {
+        self.ledger.is_open_activity(id)
+    }
+
     /// An estimate of the memory this execution holds: a base, the payloads it was given, and a
     /// little for each event.
     ///
@@ -270,9 +286,8 @@ impl Execution {
         while let Some((index, event)) = events.next() {
             self.make_owed_poll(clock)?;
             if self.output.is_some() {
-                // The rest stays in history unapplied; a successor still inherits its unread messages.
                 let rest = std::iter::once(event).chain(events.map(|(_, event)| event));
-                self.keep_unread(rest);
+                self.pass_over(rest);
                 break;
             }
             if index >= persisted.len() {
@@ -285,11 +300,16 @@ impl Execution {
         Ok(())
     }
 
-    fn keep_unread<'a>(&self, events: impl Iterator<Item = &'a Event>) {
+    /// The code has returned: the rest stays in history unapplied. Its unread messages still go to a successor, and a
+    /// drop that is recorded there is not recorded again.
+    fn pass_over<'a>(&self, events: impl Iterator<Item = &'a Event>) {
         let mut state = self.exchange.state();
         for event in events {
             if let EventKind::QueueEventDelivered { name, data } = &event.kind {
                 state.queues.arrive(name, data);
+            }
+            if let Some((kind, DROPPED_FUTURE)) = cancellation_of(&event.kind) {
+                state.expect_drop(kind, event.source_event_id.unwrap_or_default());
             }
         }
     }
@@ -370,14 +390,10 @@ fn turn_limit() -> ErrorDetails {
 }
 
 fn panicked(panic: &(dyn std::any::Any + Send)) -> ErrorDetails {
-    ErrorDetails::application(
-        AppErrorKind::Panicked,
-        panic_text(panic).unwrap_or_else(|| "orchestration panicked".to_owned()),
-    )
+    ErrorDetails::application(AppErrorKind::Panicked, panic_text(panic).unwrap_or("orchestration panicked"))
 }
 
 /// The text a panic was raised with, if it was raised with one.
-pub fn panic_text(panic: &(dyn std::any::Any + Send)) -> Option<String> {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned())
+pub fn panic_text(panic: &(dyn std::any::Any + Send)) -> Option<&str> {
+    panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str))
 }

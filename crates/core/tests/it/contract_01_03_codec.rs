@@ -208,3 +208,23 @@ fn typed_kv_uses_plain_json_so_that_strings_are_quoted() {
     assert_eq!(turn.outcome, TurnOutcome::Completed { output: "\"abc\" Some(\"abc\")".into() });
     assert_eq!(told(&turn.history_delta)[1..3], ["2 set s=\"abc\"", "3 set n=7"]);
 }
+
+/// Passes with `serde_json/preserve_order` on or off.
+#[test]
+fn keys_are_in_ascending_order_whatever_the_order_of_declaration() {
+    #[derive(Serialize)]
+    struct Declared {
+        z: u8,
+        a: Inner,
+    }
+    #[derive(Serialize)]
+    struct Inner {
+        y: Vec<BTreeMap<&'static str, u8>>,
+        b: u8,
+    }
+    let value = Declared { z: 1, a: Inner { y: vec![BTreeMap::from([("q", 1), ("p", 2)])], b: 3 } };
+    assert_eq!(codec::encode(&value).unwrap(), r#"{"a":{"b":3,"y":[{"p":2,"q":1}]},"z":1}"#);
+    let many: HashMap<String, u8> = (0..50).map(|n| (format!("k{n:02}"), n)).collect();
+    let sorted: BTreeMap<String, u8> = many.clone().into_iter().collect();
+    assert_eq!(codec::encode(&many).unwrap(), serde_json::to_string(&sorted).unwrap());
+}

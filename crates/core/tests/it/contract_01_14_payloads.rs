@@ -1,8 +1,8 @@
 //! Contract 01 §14: payloads above the provider's limit.
 
-use everturn_core::limits::payload_too_large;
+use everturn_core::limits::{MIN_FAILURE_TEXT_BYTES, payload_too_large};
 use everturn_core::turn::{Turn, TurnOutcome};
-use everturn_core::{ErrorDetails, EventKind, OrchestrationContext};
+use everturn_core::{AppErrorKind, ErrorDetails, EventKind, OrchestrationContext};
 
 use crate::stage::{Stage, done, sent, told};
 
@@ -180,4 +180,27 @@ fn continue_as_new_input_output_and_error_text_fail_the_instance() {
     fails_like_a_limit(&stage.turn([]));
     fails_like_a_limit(&Stage::new(|_, _| async move { Ok("x".repeat(MAX + 1)) }).payload_max(MAX).turn([]));
     fails_like_a_limit(&Stage::new(|_, _| async move { Err("x".repeat(MAX + 1)) }).payload_max(MAX).turn([]));
+}
+
+#[test]
+fn text_of_a_panic_above_the_limit_is_cut() {
+    let mut stage = Stage::new(|_, _| async move { panic!("{}", "é".repeat(1_500)) }).payload_max(2_000);
+    let TurnOutcome::Failed { details } = stage.turn([]).outcome else { panic!() };
+    let ErrorDetails::Application { kind: AppErrorKind::Panicked, message, .. } = details else { panic!() };
+    assert!(message.len() <= 2_000 && message.len() > 1_990, "{}", message.len());
+    assert!(message.starts_with('é') && message.ends_with("é … (cut, 3000 bytes in all)"), "{message}");
+}
+
+#[test]
+fn text_of_a_mismatch_above_the_limit_is_cut() {
+    let code = |input: &'static str| {
+        move |ctx: OrchestrationContext, _| async move { ctx.schedule_activity("A", input.repeat(1_000)).await }
+    };
+    let mut stage = Stage::new(code("x")).payload_max(1_000);
+    stage.turn([]);
+    stage.deploy(code("y"));
+    let TurnOutcome::Failed { details } = stage.turn([]).outcome else { panic!() };
+    let ErrorDetails::Configuration { message: Some(message), .. } = details else { panic!() };
+    assert!(message.starts_with("schedule mismatch: ") && message.ends_with(" bytes in all)"), "{message}");
+    assert_eq!(message.len(), MIN_FAILURE_TEXT_BYTES, "a failure may always say so much");
 }

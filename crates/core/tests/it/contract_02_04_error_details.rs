@@ -113,3 +113,30 @@ fn json_is_that_of_the_contract() {
         assert_eq!(serde_json::from_str::<ErrorDetails>(line).unwrap(), details);
     }
 }
+
+#[test]
+fn every_text_can_be_cut_to_the_payload_limit() {
+    let long = || "x".repeat(3_000);
+    let is_cut = |text: &str| text.len() == 2_000 && text.ends_with("x … (cut, 3000 bytes in all)");
+    let infrastructure =
+        ErrorDetails::Infrastructure { operation: "op".into(), message: long(), retryable: true };
+    let cut = infrastructure.cut_to(2_000);
+    assert!(matches!(&cut, ErrorDetails::Infrastructure { message, .. } if is_cut(message)), "{cut:?}");
+    let cut = configuration("", Some(&long())).cut_to(2_000);
+    assert!(matches!(&cut, ErrorDetails::Configuration { message: Some(message), .. } if is_cut(message)));
+    let cut = application(AppErrorKind::Cancelled { reason: long() }, &long(), false).cut_to(2_000);
+    assert!(
+        matches!(&cut, ErrorDetails::Application { kind: AppErrorKind::Cancelled { reason }, message, .. }
+        if is_cut(reason) && is_cut(message))
+    );
+    let unreadable =
+        PoisonMessageType::FailedDeserialization { instance: "i".into(), execution_id: 1, error: long() };
+    let cut = poison(unreadable).cut_to(2_000);
+    assert!(
+        matches!(&cut, ErrorDetails::Poison { message_type: PoisonMessageType::FailedDeserialization { error, .. }, .. }
+        if is_cut(error))
+    );
+    for short in [configuration("r", None), poison(poisoned_activity())] {
+        assert_eq!(short.clone().cut_to(0), short);
+    }
+}

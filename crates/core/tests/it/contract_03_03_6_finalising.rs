@@ -179,3 +179,55 @@ fn output_decides_when_nothing_else_does() {
     let details = ErrorDetails::orchestration_failed("why");
     assert_eq!(stage.turn([]).outcome, TurnOutcome::Failed { details });
 }
+
+#[test]
+fn drop_recorded_after_an_early_return_is_not_recorded_again() {
+    let mut stage = Stage::new(|ctx, _| async move {
+        let activity = ctx.schedule_activity("A", "");
+        let child = ctx.schedule_sub_orchestration("C", "");
+        let wait = ctx.schedule_wait("s");
+        let read = ctx.dequeue_event("q");
+        ctx.schedule_timer(Duration::ZERO).await;
+        drop((activity, child, wait, read));
+        Ok(ctx.schedule_wait("end").await)
+    });
+    stage.turn([]);
+    assert_eq!(stage.turn([fired(6)]).cancelled_activities, [2]);
+    // The new code returns where the old one went on; its drops are the recorded ones.
+    stage.deploy(|ctx, _| async move {
+        let _held = (
+            ctx.schedule_activity("A", ""),
+            ctx.schedule_sub_orchestration("C", ""),
+            ctx.schedule_wait("s"),
+            ctx.dequeue_event("q"),
+        );
+        ctx.schedule_timer(Duration::ZERO).await;
+        Ok("early".into())
+    });
+    let turn = stage.turn([signal("end", "x")]);
+    assert_eq!(turn.outcome, TurnOutcome::Completed { output: "early".into() });
+    assert_eq!(
+        told(&turn.history_delta),
+        ["13 signal end x", "14<8 wait-cancelled orchestration_terminal", "15 completed early"]
+    );
+    assert!(turn.cancelled_activities.is_empty() && turn.orchestrator_items.is_empty());
+}
+
+#[test]
+fn drop_recorded_after_an_early_return_must_still_be_repeated() {
+    let mut stage = Stage::new(|ctx, _| async move {
+        let activity = ctx.schedule_activity("A", "");
+        ctx.schedule_timer(Duration::ZERO).await;
+        drop(activity);
+        Ok(ctx.schedule_wait("end").await)
+    });
+    stage.turn([]);
+    stage.turn([fired(3)]);
+    stage.deploy(|ctx, _| async move {
+        std::mem::forget(ctx.schedule_activity("A", ""));
+        ctx.schedule_timer(Duration::ZERO).await;
+        Ok("early".into())
+    });
+    let TurnOutcome::Failed { details } = stage.turn([]).outcome else { panic!("it is not deterministic") };
+    assert!(details.display_message().contains("cancellation mismatch (activities)"), "{details:?}");
+}

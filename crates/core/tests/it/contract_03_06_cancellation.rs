@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-use everturn_core::turn::Turn;
+use everturn_core::Event;
+use everturn_core::turn::{Turn, TurnOutcome, fail_from_outside};
 
 use crate::stage::{
-    Stage, broke_with, cancel, child_done, done, fired, infrastructure, queued, sent, signal, told,
+    Stage, StageClock, broke_with, cancel, child_done, done, fired, identity, infrastructure, queued, sent,
+    signal, started, told,
 };
 
 /// Has an activity (2), a child (3), a wait (4) and a read (5) open, and ends as told when `go` (6) is signalled.
@@ -176,4 +178,53 @@ fn completion_may_win_the_race_against_deletion() {
     stage.turn([]);
     stage.turn([fired(3)]);
     assert_eq!(told(&stage.turn([done(2, "too late")]).history_delta), ["7<2 done too late"]);
+}
+
+/// What is left of an execution whose turn could not be committed.
+fn failed_from_outside(history: &[Event], start: Option<Event>) -> Turn {
+    let details = infrastructure("no such column");
+    fail_from_outside(&identity(1), history, start, details, 1_000_000, &StageClock::of_turn(9))
+}
+
+#[test]
+fn failure_from_outside_closes_everything_open() {
+    let mut stage = Stage::new(|ctx, _| async move {
+        let activities = (ctx.schedule_activity("A", ""), ctx.schedule_activity("B", ""));
+        let children =
+            (ctx.schedule_sub_orchestration("C", ""), ctx.schedule_sub_orchestration_with_id("D", "d", ""));
+        let _waits = (ctx.schedule_wait("s"), ctx.schedule_wait("t"), ctx.dequeue_event("q"));
+        ctx.join2(activities.0, children.1).await.0?;
+        drop((activities.1, children.0));
+        Ok(String::new())
+    })
+    .child_of("p", 7, Some(3));
+    stage.turn([]);
+    stage.turn([done(2, ""), signal("s", "")]);
+    let turn = failed_from_outside(stage.history(), None);
+    assert_eq!(
+        told(&turn.history_delta),
+        [
+            "11<7 wait-cancelled orchestration_terminal",
+            "12<8 dequeue-cancelled orchestration_terminal",
+            "13 failed infrastructure:op: no such column",
+            "14<3 activity-cancelled orchestration_terminal_failed"
+        ]
+    );
+    assert_eq!(turn.cancelled_activities, [3]);
+    assert_eq!(
+        sent(&turn),
+        [
+            "tell p 7 failed infrastructure:op: no such column",
+            "cancel order::sub::4: parent failed",
+            "cancel d: parent failed"
+        ]
+    );
+    assert_eq!(turn.outcome, TurnOutcome::Failed { details: infrastructure("no such column") });
+}
+
+#[test]
+fn failure_from_outside_begins_what_was_not_begun() {
+    let turn = failed_from_outside(&[], Some(started(1, "in")));
+    assert_eq!(told(&turn.history_delta), ["1 started", "2 failed infrastructure:op: no such column"]);
+    assert!(sent(&turn).is_empty());
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 
+use super::wait::LookAgain;
 use super::{Client, ClientError};
 
 impl Client {
@@ -46,7 +47,7 @@ impl Client {
         key: &str,
         timeout: Duration,
     ) -> Result<String, ClientError> {
-        self.wait_for(instance, timeout, Duration::MAX, || self.get_kv_value(instance, key)).await
+        self.wait_for(instance, timeout, LookAgain::AsWatched, || self.get_kv_value(instance, key)).await
     }
 
     /// [`wait_for_kv_value`](Self::wait_for_kv_value) for a value that was set with `set_kv_value_typed`.

@@ -5,10 +5,8 @@ use std::time::Duration;
 use everturn_core::{OrchestrationStatus, SystemStats, codec};
 use serde::de::DeserializeOwned;
 
+use super::wait::LookAgain;
 use super::{Client, ClientError};
-
-/// Without a wish of the caller's, only the watch decides when to look again.
-const AS_WATCHED: Duration = Duration::MAX;
 
 /// A poll interval of zero would leave no time for anything else.
 const POLL_INTERVAL_MIN: Duration = Duration::from_millis(1);
@@ -31,7 +29,7 @@ impl Client {
         instance: &str,
         timeout: Duration,
     ) -> Result<OrchestrationStatus, ClientError> {
-        self.wait_for(instance, timeout, AS_WATCHED, || async move {
+        self.wait_for(instance, timeout, LookAgain::AsWatched, || async move {
             let status = self.get_orchestration_status(instance).await?;
             Ok(status.is_terminal().then_some(status))
         })
@@ -49,7 +47,7 @@ impl Client {
         instance: &str,
         timeout: Duration,
     ) -> Result<Result<Out, String>, ClientError> {
-        self.wait_for(instance, timeout, AS_WATCHED, || async move {
+        self.wait_for(instance, timeout, LookAgain::AsWatched, || async move {
             match self.get_orchestration_status(instance).await? {
                 OrchestrationStatus::Completed { output, .. } => {
                     codec::decode(&output).map(|value| Some(Ok(value))).map_err(|error| {
@@ -77,7 +75,8 @@ impl Client {
         if timeout.is_zero() {
             return Err(ClientError::Timeout);
         }
-        self.wait_for(instance, timeout, poll_interval.max(POLL_INTERVAL_MIN), || async move {
+        let look_again = LookAgain::Every(poll_interval.max(POLL_INTERVAL_MIN));
+        self.wait_for(instance, timeout, look_again, || async move {
             let status = self.get_orchestration_status(instance).await?;
             let changed = status.is_terminal() || status.custom_status_version() > last_seen_version;
             Ok(changed.then_some(status))

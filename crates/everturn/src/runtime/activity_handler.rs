@@ -1,9 +1,8 @@
-//! Registered functions as the runtime sees them.
+//! What a registered activity is to the runtime.
 
 use std::future::Future;
 
 use async_trait::async_trait;
-use everturn_core::{OrchestrationContext, OrchestrationHandler};
 
 use super::activity_context::ActivityContext;
 
@@ -28,22 +27,6 @@ where
     Fut: Future<Output = Result<String, String>> + Send,
 {
     async fn invoke(&self, ctx: ActivityContext, input: String) -> Result<String, String> {
-        (self.0)(ctx, input).await
-    }
-}
-
-/// A function as an [`OrchestrationHandler`].
-pub struct FnOrchestration<F, Fut>(pub F)
-where
-    F: Fn(OrchestrationContext, String) -> Fut;
-
-#[async_trait]
-impl<F, Fut> OrchestrationHandler for FnOrchestration<F, Fut>
-where
-    F: Fn(OrchestrationContext, String) -> Fut + Send + Sync,
-    Fut: Future<Output = Result<String, String>> + Send,
-{
-    async fn invoke(&self, ctx: OrchestrationContext, input: String) -> Result<String, String> {
         (self.0)(ctx, input).await
     }
 }

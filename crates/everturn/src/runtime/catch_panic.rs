@@ -16,23 +16,20 @@ pub(crate) async fn caught<T>(future: impl Future<Output = T>) -> Result<T, Box<
     .await
 }
 
-/// The text of a panic, if it has one.
-pub(crate) fn panic_message(payload: &(dyn Any + Send)) -> Option<&str> {
-    payload.downcast_ref::<&str>().copied().or_else(|| payload.downcast_ref::<String>().map(String::as_str))
-}
-
 #[cfg(test)]
 mod tests {
+    use everturn_core::turn::panic_text;
+
     use super::*;
 
     #[tokio::test]
     async fn a_panic_becomes_an_error_with_its_text() {
         let with_str = caught::<()>(async { panic!("boom") }).await.unwrap_err();
-        assert_eq!(panic_message(with_str.as_ref()), Some("boom"));
+        assert_eq!(panic_text(with_str.as_ref()), Some("boom"));
         let with_string = caught::<()>(async { panic!("boom {}", 2) }).await.unwrap_err();
-        assert_eq!(panic_message(with_string.as_ref()), Some("boom 2"));
+        assert_eq!(panic_text(with_string.as_ref()), Some("boom 2"));
         let with_other = caught::<()>(async { std::panic::panic_any(7) }).await.unwrap_err();
-        assert_eq!(panic_message(with_other.as_ref()), None);
+        assert_eq!(panic_text(with_other.as_ref()), None);
         assert_eq!(caught(async { 3 }).await.unwrap(), 3);
     }
 }

@@ -1,11 +1,11 @@
 //! One task that renews every lock this runtime holds.
 //!
 //! Whoever holds a lock holds a [`LockGuard`]: dropping it ends the renewals. Renewals that are due go to the provider
-//! together. An error that may pass is retried until the lock would have run out by this process' own clock; a refusal
+//! together; those due later do not wait for the answer. An error that may pass is retried until the lock would have run out by this process' own clock; a refusal
 //! ends renewing at once. Either way the guard learns that the lock is lost.
 
 use std::collections::{BTreeSet, HashMap};
-use std::future::Future;
+use std::future::{Future, pending};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,32 +16,39 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
+use super::deadline::after;
+
+mod calls;
+
+use calls::{Answered, Answers, Batch, Calls};
+
 /// How soon a renewal that failed for now is tried again.
 const RETRY_DELAY: Duration = Duration::from_millis(50);
 /// Locks at least this long are renewed a fixed buffer before they run out, shorter ones at half their time.
 const LONG_LOCK: Duration = Duration::from_secs(15);
 /// Long locks are renewed no more often than this.
 const LONG_LOCK_INTERVAL_MIN: Duration = Duration::from_secs(1);
+/// However small the buffer, a renewal leaves so long before the end that its answer can come in time.
+const RENEWAL_LEAD_MIN: Duration = Duration::from_millis(100);
 
 /// How long to wait between renewals of a lock.
 pub(crate) fn renewal_interval(timeout: Duration, buffer: Duration) -> Duration {
     if timeout < LONG_LOCK {
         return timeout / 2;
     }
-    // Without any buffer the renewal would come together with the end; a sixteenth is left for its way.
-    timeout.saturating_sub(buffer).max(LONG_LOCK_INTERVAL_MIN).min(timeout - timeout / 16)
+    timeout.saturating_sub(buffer.max(RENEWAL_LEAD_MIN)).max(LONG_LOCK_INTERVAL_MIN)
 }
 
-/// The answers to a batch of renewals, in order.
-type Answers<'a> = Pin<Box<dyn Future<Output = Vec<Result<(), ProviderError>>> + Send + 'a>>;
+/// The answers to a batch of renewals, to be waited for.
+type Renewing<'a> = Pin<Box<dyn Future<Output = Answers> + Send + 'a>>;
 
 /// The one thing the keeper asks of a store.
 pub(crate) trait Renewer: Send + Sync {
-    fn renew<'a>(&'a self, renewals: &'a [LockRenewal]) -> Answers<'a>;
+    fn renew<'a>(&'a self, renewals: &'a [LockRenewal]) -> Renewing<'a>;
 }
 
 impl Renewer for Arc<dyn Provider> {
-    fn renew<'a>(&'a self, renewals: &'a [LockRenewal]) -> Answers<'a> {
+    fn renew<'a>(&'a self, renewals: &'a [LockRenewal]) -> Renewing<'a> {
         self.renew_locks(renewals)
     }
 }
@@ -77,6 +84,9 @@ struct Locks {
 struct HeldLock {
     token: String,
     terms: LockTerms,
+    /// Whether a renewal was sent and not answered.
+    under_way: bool,
+    /// When it is to be renewed or, while a renewal is under way, given up.
     due_at: Instant,
     /// When the lock has run out by our own clock, if no renewal succeeds.
     ends_at: Instant,
@@ -106,6 +116,9 @@ impl LockGuard {
     /// Has the lock renewed at once, to learn whether it is still there.
     pub(crate) fn check_now(&self) {
         let mut locks = self.keeper.locks();
+        if locks.by_id.get(&self.id).is_none_or(|held| held.under_way) {
+            return;
+        }
         locks.set_due(self.id, Instant::now());
         locks.asleep_until = Some(Instant::now());
         drop(locks);
@@ -123,7 +136,7 @@ impl LockKeeper {
     /// Keeps a lock that was just taken. `lost` is cancelled if it is lost.
     pub(crate) fn keep(&self, token: String, terms: LockTerms, lost: CancellationToken) -> LockGuard {
         let now = Instant::now();
-        let due_at = now + renewal_interval(terms.timeout, terms.buffer);
+        let due_at = after(now, renewal_interval(terms.timeout, terms.buffer));
         let mut locks = self.locks();
         let id = locks.next_id;
         locks.next_id += 1;
@@ -132,8 +145,9 @@ impl LockKeeper {
         let held = HeldLock {
             token,
             terms,
+            under_way: false,
             due_at,
-            ends_at: now + terms.timeout,
+            ends_at: after(now, terms.timeout),
             lost: lost.clone(),
             ran_out: Arc::clone(&ran_out),
         };
@@ -151,46 +165,24 @@ impl LockKeeper {
 
     /// Renews what is due, for ever.
     pub(crate) async fn run(self, store: impl Renewer) {
+        let mut calls = Calls::default();
         loop {
-            let next = self.locks().next_wake();
             let now = Instant::now();
-            match next {
-                Some(due) if due <= now => self.renew_due(&store, now).await,
-                Some(due) => {
-                    tokio::select! {
-                        biased;
-                        () = self.0.earlier.notified() => {}
-                        () = sleep_until(due) => {}
-                    }
+            let wake_at = {
+                let mut locks = self.locks();
+                let batch = locks.take_due(now);
+                if !batch.ids.is_empty() {
+                    calls.make(&store, batch, now);
                 }
-                None => self.0.earlier.notified().await,
-            }
-        }
-    }
-
-    /// Renews everything due by `now` in one call, and gives up what runs out before its answer.
-    async fn renew_due(&self, store: &impl Renewer, now: Instant) {
-        let (ids, renewals) = self.locks().take_due(now);
-        let mut call = store.renew(&renewals);
-        let answers = loop {
-            let Some(ends_at) = self.locks().first_end(&ids) else {
-                // Everybody who waited for this answer is gone.
-                return;
+                calls.forget_unless(|id| locks.by_id.contains_key(&id));
+                locks.next_wake()
             };
             tokio::select! {
                 biased;
-                answers = &mut call => break answers,
-                () = sleep_until(ends_at) => self.locks().lose_ended(&ids, Instant::now()),
+                answered = calls.next() => self.locks().settle_all(answered),
+                () = self.0.earlier.notified() => {}
+                () = wait_until(wake_at) => {}
             }
-        };
-        let mut answers = answers.into_iter();
-        let mut locks = self.locks();
-        for id in ids {
-            // A provider that answers too few is taken to have failed for now.
-            let answer = answers
-                .next()
-                .unwrap_or_else(|| Err(ProviderError::retryable("renew_locks", "no answer for this lock")));
-            locks.settle(id, answer, now);
         }
     }
 
@@ -219,45 +211,51 @@ impl Locks {
         self.asleep_until
     }
 
-    /// What is due by `now`. It is not due again before its answer.
-    fn take_due(&mut self, now: Instant) -> (Vec<u64>, Vec<LockRenewal>) {
-        let mut ids = Vec::new();
-        let mut renewals = Vec::new();
-        while let Some((due_at, id)) = self.due.first().copied() {
-            if due_at > now {
-                break;
+    /// What is to be renewed by `now`; what waited for its answer until its end is given up.
+    fn take_due(&mut self, now: Instant) -> Batch {
+        let mut batch = Batch::default();
+        while let Some((due_at, id)) = self.due.first().copied().filter(|(due_at, _)| *due_at <= now) {
+            self.due.remove(&(due_at, id));
+            let Some(held) = self.by_id.get_mut(&id) else { continue };
+            if held.under_way {
+                self.run_out(id);
+                continue;
             }
-            self.due.pop_first();
-            if let Some(held) = self.by_id.get(&id) {
-                ids.push(id);
-                renewals.push(LockRenewal {
-                    kind: held.terms.kind,
-                    token: held.token.clone(),
-                    extend_for: held.terms.timeout,
-                });
+            held.under_way = true;
+            batch.ids.push(id);
+            batch.renewals.push(LockRenewal {
+                kind: held.terms.kind,
+                token: held.token.clone(),
+                extend_for: held.terms.timeout,
+            });
+        }
+        for id in &batch.ids {
+            if let Some(ends_at) = self.by_id.get(id).map(|held| held.ends_at) {
+                self.set_due(*id, ends_at);
             }
         }
-        (ids, renewals)
+        batch
     }
 
-    fn first_end(&self, ids: &[u64]) -> Option<Instant> {
-        ids.iter().filter_map(|id| self.by_id.get(id)).map(|held| held.ends_at).min()
-    }
-
-    fn lose_ended(&mut self, ids: &[u64], now: Instant) {
+    fn settle_all(&mut self, answered: Answered) {
+        let Answered { ids, sent_at, answers } = answered;
+        let mut answers = answers.into_iter();
         for id in ids {
-            if self.by_id.get(id).is_some_and(|held| held.ends_at <= now) {
-                self.run_out(*id);
-            }
+            // A provider that answers too few is taken to have failed for now.
+            let answer = answers
+                .next()
+                .unwrap_or_else(|| Err(ProviderError::retryable("renew_locks", "no answer for this lock")));
+            self.settle(id, answer, sent_at);
         }
     }
 
     fn settle(&mut self, id: u64, answer: Result<(), ProviderError>, sent_at: Instant) {
         let Some(held) = self.by_id.get_mut(&id) else { return };
+        held.under_way = false;
         match answer {
             Ok(()) => {
-                held.ends_at = sent_at + held.terms.timeout;
-                let due_at = sent_at + renewal_interval(held.terms.timeout, held.terms.buffer);
+                held.ends_at = after(sent_at, held.terms.timeout);
+                let due_at = after(sent_at, renewal_interval(held.terms.timeout, held.terms.buffer));
                 self.set_due(id, due_at);
             }
             Err(error) if error.is_retryable() => {
@@ -287,6 +285,13 @@ impl Locks {
                 "lock lost, it is not renewed any more");
             held.lost.cancel();
         }
+    }
+}
+
+async fn wait_until(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => sleep_until(moment).await,
+        None => pending().await,
     }
 }
 

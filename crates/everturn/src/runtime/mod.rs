@@ -3,6 +3,7 @@
 mod activity_context;
 mod activity_handler;
 mod catch_panic;
+mod deadline;
 mod descriptor;
 mod dispatcher;
 mod gauges;
@@ -11,6 +12,7 @@ mod lock_keeper;
 mod node;
 pub mod observability;
 mod options;
+mod orchestration_handler;
 mod pacing;
 pub mod registry;
 mod retrying;
@@ -31,10 +33,11 @@ pub mod limits {
 }
 
 pub use activity_context::ActivityContext;
-pub use activity_handler::{ActivityHandler, FnActivity, FnOrchestration};
+pub use activity_handler::{ActivityHandler, FnActivity};
 pub use descriptor::OrchestrationDescriptor;
 pub use everturn_core::{OrchestrationHandler, OrchestrationStatus, kind_of};
 pub use observability::{LogFormat, ObservabilityConfig};
 pub use options::{RuntimeOptions, ShadowReplay, UnregisteredBackoffConfig};
+pub use orchestration_handler::FnOrchestration;
 pub use registry::{OrchestrationRegistry, OrchestrationRegistryBuilder, VersionPolicy};
 pub use runtime::Runtime;

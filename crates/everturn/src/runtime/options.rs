@@ -28,7 +28,7 @@ pub struct RuntimeOptions {
     pub dispatcher_min_poll_interval: Duration,
     /// How long one fetch waits for work.
     pub dispatcher_long_poll_timeout: Duration,
-    /// How many turns run at the same time.
+    /// How many orchestrations' code runs at the same time. Beyond these, turns may be waiting for their commit.
     pub orchestration_concurrency: usize,
     /// How many activities run at the same time.
     pub worker_concurrency: usize,

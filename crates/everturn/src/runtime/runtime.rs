@@ -104,8 +104,11 @@ impl Runtime {
 
     /// What an instance runs; `None` if it is unknown, or after shutdown.
     pub async fn get_orchestration_descriptor(&self, instance: &str) -> Option<OrchestrationDescriptor> {
-        let node = self.node()?;
-        let history = node.store.read(instance).await.ok()?;
+        let read = || {
+            let (node, instance) = (self.node()?, instance.to_owned());
+            Some(async move { node.store.read(&instance).await.ok() })
+        };
+        let history = self.tasks.errand(read).await?;
         let StartFacts { name, version, parent } = history.iter().find_map(start_facts)?;
         let (parent_instance, parent_id) = match parent {
             Some(ParentLink { instance, id, .. }) => (Some(instance), Some(id)),
@@ -137,12 +140,14 @@ impl Runtime {
 /// Starts what serves the slots.
 fn start_servants(tasks: &RuntimeTasks, node: &Arc<Node>, gravedigger: Gravedigger) {
     tasks.spawn_finisher(gravedigger.run(tasks.stop_serving()));
-    tasks.spawn_servant(node.locks.clone().run(Arc::clone(&node.store)));
-    let leases = session_leases::run(Arc::clone(&node.store), node.session_owners(), node.options.clone());
-    tasks.spawn_servant(leases);
+    let (store, locks) = (Arc::clone(&node.store), node.locks.clone());
+    tasks.spawn_servant(move || locks.clone().run(Arc::clone(&store)));
+    let (store, owners, options) = (Arc::clone(&node.store), node.session_owners(), node.options.clone());
+    tasks.spawn_servant(move || session_leases::run(Arc::clone(&store), owners.clone(), options.clone()));
     if let Some(metrics) = &node.metrics {
+        let (store, metrics) = (Arc::clone(&node.store), Arc::clone(metrics));
         let every = node.options.observability.gauge_poll_interval;
-        tasks.spawn_servant(gauges::run(Arc::clone(&node.store), Arc::clone(metrics), every));
+        tasks.spawn_servant(move || gauges::run(Arc::clone(&store), Arc::clone(&metrics), every));
     }
 }
 

@@ -9,13 +9,14 @@ use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use everturn_core::turn::panic_text;
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinHandle};
 use tokio_util::sync::CancellationToken;
 
-use super::catch_panic::{caught, panic_message};
+use super::catch_panic::caught;
 
-/// How long a slot rests that panicked.
+/// How long a task rests that panicked.
 const AFTER_PANIC: Duration = Duration::from_secs(1);
 
 /// The tasks of one runtime.
@@ -74,35 +75,54 @@ impl RuntimeTasks {
         SlotAlive(self.slots.alive.subscribe())
     }
 
-    /// Starts a slot. If it panics, which only a provider or a bug can make it do, it is begun anew.
+    /// Starts a slot. If it panics it is begun anew.
     pub(crate) fn spawn_slot<F>(&self, slot: impl Fn() -> F + Send + 'static)
     where
         F: Future<Output = ()> + Send + 'static,
     {
         let stop = self.stop_fetching();
-        self.slots.spawn(async move {
-            while let Err(payload) = caught(slot()).await {
-                tracing::error!(target: "everturn::runtime", panic = panic_message(payload.as_ref()).unwrap_or("?"),
-                    "a slot of the runtime panicked and is begun anew");
-                tokio::select! {
-                    biased;
-                    () = stop.cancelled() => return,
-                    () = tokio::time::sleep(AFTER_PANIC) => {}
-                }
-            }
-        });
+        self.slots.spawn(async move { begun_anew("slot", &stop, slot).await });
     }
 
-    /// Starts a task that serves the slots until `stop_serving`; it may be dropped at any await then.
-    pub(crate) fn spawn_servant(&self, future: impl Future<Output = ()> + Send + 'static) {
+    /// Starts a task that serves the slots until `stop_serving`; it may be dropped at any await then. If it panics it
+    /// is begun anew.
+    pub(crate) fn spawn_servant<F>(&self, servant: impl Fn() -> F + Send + 'static)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
         let stop = self.stop_serving();
         self.servants.spawn(async move {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => {}
-                () = future => {}
+                () = begun_anew("servant", &stop, servant) => {}
             }
         });
+    }
+
+    /// Runs something short for a caller who is no task of the runtime. `None` if `stop_serving` comes first; what the
+    /// errand holds is gone before the servants have ended.
+    pub(crate) async fn errand<T, F>(&self, begin: impl FnOnce() -> Option<F>) -> Option<T>
+    where
+        F: Future<Output = Option<T>> + Send + 'static,
+        T: Send + 'static,
+    {
+        let stop = self.stop_serving();
+        // Counted first: then either the end waits for this errand, or the errand sees the end.
+        let alive = self.servants.alive.subscribe();
+        if stop.is_cancelled() {
+            return None;
+        }
+        let errand = begin()?;
+        let until_stopped = async move {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => None,
+                answer = errand => answer,
+            }
+        };
+        let task = tokio::spawn(Tracked { future: Box::pin(until_stopped), _alive: alive });
+        task.await.ok().flatten()
     }
 
     /// Starts a task that serves the slots and ends by itself after `stop_serving`.
@@ -153,6 +173,22 @@ impl TaskGroup {
 
     async fn ended(&self) {
         self.alive.closed().await;
+    }
+}
+
+/// Runs a task; if it panics, which only a provider or a bug can make it do, it is begun anew.
+async fn begun_anew<F>(what: &'static str, stop: &CancellationToken, begin: impl Fn() -> F)
+where
+    F: Future<Output = ()>,
+{
+    while let Err(payload) = caught(begin()).await {
+        tracing::error!(target: "everturn::runtime", panic = panic_text(payload.as_ref()).unwrap_or("?"),
+            "a {what} of the runtime panicked and is begun anew");
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(AFTER_PANIC) => {}
+        }
     }
 }
 

@@ -131,11 +131,19 @@ impl WarmCache {
         drop(dropped);
     }
 
-    /// The orchestration of an instance that is held at this execution.
-    pub(crate) fn facts_of(&self, instance: &str, execution_id: u64) -> Option<Arc<StartFacts>> {
+    /// The orchestration of an instance that is held where it waits for this activity. A copy that does not may be of
+    /// another life of the instance, under the same id.
+    pub(crate) fn facts_of(
+        &self,
+        instance: &str,
+        execution_id: u64,
+        activity_id: u64,
+    ) -> Option<Arc<StartFacts>> {
         let held = self.held();
-        let kept = held.by_instance.get(instance)?;
-        (kept.entry.execution_id == execution_id).then(|| Arc::clone(&kept.entry.facts))
+        let entry = &held.by_instance.get(instance)?.entry;
+        let waits = entry.execution_id == execution_id
+            && entry.execution().is_some_and(|execution| execution.awaits_activity(activity_id));
+        waits.then(|| Arc::clone(&entry.facts))
     }
 
     /// How many instances are held.

@@ -21,6 +21,7 @@ on_every_store!(
     payloads_without_a_result_fail_the_instance,
     payloads_of_activities_and_children_are_errors_of_their_calls,
     a_refused_call_is_replayed_without_asking_for_the_limit,
+    texts_of_failures_are_cut_to_the_limit,
 );
 
 fn orchestrations() -> OrchestrationRegistry {
@@ -265,5 +266,32 @@ async fn a_refused_call_is_replayed_without_asking_for_the_limit(store: Store) {
     let node = NodeUnderTest::start(roomy, echo(), large(), options).await;
     node.client.raise_event("i", "go", " still").await.unwrap();
     assert_eq!(node.output_of("i").await, format!("{TOO_LARGE} still"));
+    node.runtime.shutdown(None).await;
+}
+
+async fn texts_of_failures_are_cut_to_the_limit(store: Store) {
+    let store = store.with_payload_bytes_max(2_000).await;
+    let orchestrations = OrchestrationRegistry::builder()
+        .register(
+            "Panics",
+            |_: OrchestrationContext, _: String| async move { panic!("{}", "p".repeat(3_000)) },
+        )
+        .register("Calls", |ctx: OrchestrationContext, _: String| async move {
+            // As JSON twice as long.
+            ctx.schedule_activity("Nobody", "\"".repeat(1_500)).await
+        })
+        .build();
+    let options = RuntimeOptions { max_attempts: 1, ..quick() };
+    let node = NodeUnderTest::start(store.provider(), echo(), orchestrations, options).await;
+    for orchestration in ["Panics", "Calls", "Missing"] {
+        node.client.start_orchestration(orchestration, orchestration, "\"".repeat(1_500)).await.unwrap();
+        let details = node.failure_of(orchestration).await;
+        let (ErrorDetails::Application { message, .. } | ErrorDetails::Poison { message, .. }) = &details
+        else {
+            panic!("{details:?}")
+        };
+        assert_eq!(message.len(), 2_000, "{orchestration}");
+        assert!(message.ends_with(" bytes in all)"), "{orchestration}: {message}");
+    }
     node.runtime.shutdown(None).await;
 }

@@ -13,6 +13,7 @@ use tracing::Level;
 
 use crate::log_lines::LogLines;
 use crate::node_under_test::{NodeUnderTest, echo, memory, quick, until};
+use crate::noting_provider::NotingProvider;
 use crate::stores::{Store, on_every_store};
 use crate::tampering_store::TamperingStore;
 
@@ -182,4 +183,66 @@ async fn a_starting_runtime_tells_its_version() {
     assert_eq!((line.level, line.target.as_str()), (Level::INFO, "everturn::runtime"));
     assert_eq!(line.field("version"), everturn::current_build_version().to_string());
     node.runtime.shutdown(None).await;
+}
+
+/// On one thread, so that what a runtime starts runs only when its start is over.
+#[tokio::test(start_paused = true)]
+async fn a_runtime_starts_its_parts_in_order() {
+    let (lines, _listening) = LogLines::listen();
+    let store = Arc::new(NotingProvider { managed: true, ..NotingProvider::default() });
+    let options = RuntimeOptions { orchestration_concurrency: 2, worker_concurrency: 2, ..quick() };
+    let node = NodeUnderTest::start(store.clone(), echo(), orchestrations(), options).await;
+    assert_eq!(store.take_asked(), ["get_queue_depths", "get_system_metrics"], "the gauges come first");
+    tokio::task::yield_now().await;
+    let fetches = ["fetch_turn", "fetch_turn", "fetch_work_item", "fetch_work_item"];
+    assert_eq!(store.take_asked()[..4], fetches);
+    let told: Vec<String> = lines.all().into_iter().map(|line| line.message).collect();
+    assert_eq!(told[..2], ["runtime starting", "capability filter set"]);
+    node.runtime.shutdown(Some(0)).await;
+}
+
+#[tokio::test]
+async fn options_are_checked_before_anything_is_done() {
+    let (lines, _listening) = LogLines::listen();
+    let store = Arc::new(NotingProvider { managed: true, ..NotingProvider::default() });
+    let asked = Arc::clone(&store);
+    let refused = RuntimeOptions { worker_lock_timeout: Duration::ZERO, ..quick() };
+    let start = NodeUnderTest::start(store, echo(), orchestrations(), refused);
+    assert!(tokio::spawn(async move { start.await.runtime.shutdown(None).await }).await.is_err());
+    assert!(asked.take_asked().is_empty());
+    assert!(lines.saying("runtime starting").is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_does_not_park_is_asked_at_the_shortest_interval() {
+    let store = Arc::new(NotingProvider::default());
+    let options = RuntimeOptions {
+        orchestration_concurrency: 1,
+        worker_concurrency: 1,
+        dispatcher_min_poll_interval: Duration::from_millis(50),
+        ..quick()
+    };
+    let node = NodeUnderTest::start(store.clone(), echo(), orchestrations(), options).await;
+    tokio::time::sleep(Duration::from_millis(1_010)).await;
+    node.runtime.shutdown(Some(0)).await;
+    let asked = store.take_asked();
+    for fetch in ["fetch_turn", "fetch_work_item"] {
+        let fetches = asked.iter().filter(|method| **method == fetch).count();
+        assert!((20..=21).contains(&fetches), "{fetch}: {fetches}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_servant_that_panicked_goes_on() {
+    let renewals = Arc::new(AtomicUsize::new(0));
+    let asked = Arc::clone(&renewals);
+    let store = TamperingStore::new(memory(), move |operation| {
+        let first = operation == "renew_session_lock" && asked.fetch_add(1, Ordering::SeqCst) == 0;
+        assert!(!first, "a bug in the provider");
+        None
+    });
+    let options = RuntimeOptions { session_lock_timeout: Duration::from_secs(2), ..quick() };
+    let node = NodeUnderTest::start(store, echo(), orchestrations(), options).await;
+    until("it is asked again", async || renewals.load(Ordering::SeqCst) >= 2).await;
+    node.runtime.shutdown(Some(0)).await;
 }

@@ -134,8 +134,20 @@ async fn a_refused_turn_cancels_what_was_open() {
     node.client.raise_event("p", "go", "").await.unwrap();
     assert!(matches!(node.failure_of("p").await, ErrorDetails::Infrastructure { .. }));
     assert_eq!(node.failure_of("open-child").await.display_message(), "canceled: parent failed");
-    let last = node.history("p", 1).await.pop().unwrap();
-    assert!(matches!(last.kind, EventKind::OrchestrationFailed { .. }));
+    let kinds: Vec<EventKind> = node.history("p", 1).await.into_iter().map(|event| event.kind).collect();
+    assert!(
+        matches!(
+            &kinds[..],
+            [
+                EventKind::OrchestrationStarted { .. },
+                EventKind::SubOrchestrationScheduled { .. },
+                EventKind::ExternalSubscribed { .. },
+                EventKind::ExternalSubscribedCancelled { .. },
+                EventKind::OrchestrationFailed { .. },
+            ]
+        ),
+        "the wait is closed: {kinds:?}"
+    );
     node.runtime.shutdown(None).await;
 }
 
@@ -153,5 +165,60 @@ async fn a_provider_that_panics_does_not_end_a_slot() {
     let (node, _) = node_with(options, panics).await;
     node.client.start_orchestration("i", "Two", "").await.unwrap();
     assert_eq!(node.output_of("i").await, "ab");
+    node.runtime.shutdown(None).await;
+}
+
+/// A node on a store that makes every commit and never says so, by answer or, if `silent`, in any other way.
+async fn node_without_answers(silent: bool) -> (NodeUnderTest, Arc<TamperingStore>) {
+    let store = TamperingStore::new(memory(), move |operation| match operation {
+        "answer_commit" => Some(ProviderError::retryable("commit", "connection cut")),
+        "tell_of_commit" if silent => Some(ProviderError::retryable("commit", "connection cut")),
+        _ => None,
+    });
+    let provider: Arc<dyn Provider> = store.clone();
+    (NodeUnderTest::start(provider, activities(), orchestrations(), quick()).await, store)
+}
+
+#[tokio::test]
+async fn a_commit_whose_answer_is_lost_is_a_commit() {
+    for (silent, commits) in [(false, 3), (true, 6)] {
+        let (node, store) = node_without_answers(silent).await;
+        node.client.start_orchestration("i", "Two", "").await.unwrap();
+        assert_eq!(node.output_of("i").await, "ab");
+        let snapshot = || node.runtime.metrics_snapshot().unwrap();
+        until("the last turn is counted", async || snapshot().orch_completions == 1).await;
+        assert_eq!(
+            (snapshot().orch_starts, snapshot().orch_failures, snapshot().activity_success),
+            (1, 0, 2)
+        );
+        assert_eq!(store.count("commit_turn"), commits, "silent: {silent}");
+        assert_eq!(store.count("abandon_orchestration_item"), 0);
+        assert_eq!(node.history("i", 1).await.len(), 6);
+        node.runtime.shutdown(None).await;
+    }
+}
+
+#[tokio::test]
+async fn a_commit_that_is_refused_because_it_was_made_fails_nothing() {
+    let (commits, answers) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let store = TamperingStore::new(memory(), move |operation| match operation {
+        // The first turn: made, not answered, and then refused.
+        "answer_commit" if answers.fetch_add(1, Ordering::SeqCst) == 0 => {
+            Some(ProviderError::retryable("commit", "connection cut"))
+        }
+        "commit_turn" if commits.fetch_add(1, Ordering::SeqCst) == 1 => {
+            Some(ProviderError::permanent("commit", "duplicate event id"))
+        }
+        "tell_of_commit" => Some(ProviderError::retryable("commit", "connection cut")),
+        _ => None,
+    });
+    let node = NodeUnderTest::start(store.clone(), activities(), orchestrations(), quick()).await;
+    node.client.start_orchestration("i", "Waits", "").await.unwrap();
+    until("it is refused", async || store.count("commit_turn") == 2).await;
+    node.client.raise_event("i", "go", "on").await.unwrap();
+    assert_eq!(node.output_of("i").await, "on");
+    let snapshot = node.runtime.metrics_snapshot().unwrap();
+    assert_eq!((snapshot.orch_starts, snapshot.orch_failures), (1, 0));
+    assert_eq!(node.history("i", 1).await.len(), 4);
     node.runtime.shutdown(None).await;
 }

@@ -213,3 +213,18 @@ async fn a_lock_that_ran_out_unheard_does_not_take_the_activity_off_the_queue() 
     assert_eq!(store.count("ack_work_item"), 0);
     node.runtime.shutdown(Some(0)).await;
 }
+
+#[tokio::test]
+async fn an_activity_hears_with_the_commit_not_with_its_answer() {
+    let (seen, store) = (Seen::new(), TamperingStore::new(memory(), |_| None));
+    let node = NodeUnderTest::start(store.clone(), seen.activities(), orchestrations(), quick()).await;
+    node.client.start_orchestration("i", "Race", "Polite").await.unwrap();
+    seen.started.acquire().await.unwrap().forget();
+    // As if the slot were busy with the code of another turn.
+    let answers = store.withhold_answers();
+    node.client.raise_event("i", "go", "won").await.unwrap();
+    until("the activity hears", async || seen.heard.load(Ordering::SeqCst) == 1).await;
+    assert_eq!(node.runtime.metrics_snapshot().unwrap().orch_completions, 0, "the turn was not answered");
+    answers.add_permits(1);
+    node.runtime.shutdown(None).await;
+}

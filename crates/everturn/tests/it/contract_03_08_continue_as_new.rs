@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
-use everturn::providers::WorkItem;
+use everturn::providers::{Provider, WorkItem};
 use everturn::runtime::VersionPolicy;
 use everturn::runtime::registry::OrchestrationRegistry;
-use everturn::{ErrorDetails, EventKind, OrchestrationContext, OrchestrationStatus, RuntimeOptions};
+use everturn::{Client, ErrorDetails, EventKind, OrchestrationContext, OrchestrationStatus, RuntimeOptions};
 
 use crate::node_under_test::{NodeUnderTest, echo, memory, quick, until};
 use crate::stores::{Store, on_every_store};
+use crate::tampering_store::TamperingStore;
+use crate::turn_by_hand::{commit, commit_without_messages, continued};
 
 on_every_store!(
     the_old_execution_ends_with_the_next_input,
@@ -316,5 +318,66 @@ async fn more_than_64_mebibytes_of_unread_messages_fail_the_instance() {
     // Eight names of one byte are what is too much.
     let text = "Carried queue messages (67108872 bytes) exceed limit (67108864 bytes)";
     assert_eq!(node.failure_of("i").await, ErrorDetails::orchestration_failed(text));
+    node.runtime.shutdown(None).await;
+}
+
+/// What comes before the successor's start waits for it, whichever execution it is for.
+#[tokio::test]
+async fn messages_that_come_before_the_successor_wait_for_it() {
+    let store = TamperingStore::new(memory(), |_| None);
+    let client = Client::new(store.clone());
+    client.start_orchestration("i", "ReadsOne", "").await.unwrap();
+    commit(&*store, vec![]).await;
+    client.raise_event("i", "go", "").await.unwrap();
+    commit_without_messages(&*store, continued("again")).await;
+    client.enqueue_event("i", "q", "early").await.unwrap();
+    let completion = |execution_id| WorkItem::ActivityCompleted {
+        instance: "i".into(),
+        execution_id,
+        id: 7,
+        result: String::new(),
+    };
+    store.enqueue_for_orchestrator(completion(1), None).await.unwrap();
+    let orchestrations = OrchestrationRegistry::builder()
+        .register("ReadsOne", |ctx: OrchestrationContext, _: String| async move {
+            Ok(ctx.dequeue_event("q").await)
+        })
+        .build();
+    let options = RuntimeOptions { max_attempts: 1_000, ..quick() };
+    let node = NodeUnderTest::start(store.clone(), echo(), orchestrations, options).await;
+    let given_back = || store.count("abandon_orchestration_item");
+    until("the batch is given back", async || given_back() >= 2).await;
+    // One for an execution that has not begun is given back like the others.
+    store.enqueue_for_orchestrator(completion(2), None).await.unwrap();
+    let before = given_back();
+    until("it is given back again", async || given_back() >= before + 2).await;
+    let status = client.get_orchestration_status("i").await.unwrap();
+    assert!(matches!(status, OrchestrationStatus::Running { .. }), "{status:?}");
+    assert_eq!(client.list_executions("i").await.unwrap(), [1]);
+    node.runtime.shutdown(None).await;
+}
+
+#[tokio::test]
+async fn the_successor_reads_what_came_before_its_start() {
+    let store = memory();
+    let client = Client::new(store.clone());
+    client.start_orchestration("i", "ReadsOne", "").await.unwrap();
+    commit(&*store, vec![]).await;
+    client.raise_event("i", "go", "").await.unwrap();
+    let successor = commit_without_messages(&*store, continued("again")).await;
+    client.enqueue_event("i", "q", "early").await.unwrap();
+    let orchestrations = OrchestrationRegistry::builder()
+        .register("ReadsOne", |ctx: OrchestrationContext, _: String| async move {
+            Ok(ctx.dequeue_event("q").await)
+        })
+        .build();
+    let options = RuntimeOptions { max_attempts: 1_000, ..quick() };
+    let node = NodeUnderTest::start(store.clone(), echo(), orchestrations, options).await;
+    until("the message was tried", async || store.message_attempts("i").iter().any(|tries| *tries >= 2))
+        .await;
+    for item in successor {
+        store.enqueue_for_orchestrator(item, None).await.unwrap();
+    }
+    assert_eq!(node.output_of("i").await, "early");
     node.runtime.shutdown(None).await;
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use everturn::providers::{ManualClock, Provider};
 use everturn::runtime::registry::OrchestrationRegistry;
 use everturn::{
-    DispatcherCapabilityFilter, ErrorDetails, OrchestrationContext, RuntimeOptions, SemverRange,
+    DispatcherCapabilityFilter, ErrorDetails, EventKind, OrchestrationContext, RuntimeOptions, SemverRange,
     current_build_version,
 };
 use everturn_provider::MemoryProvider;
@@ -151,4 +151,26 @@ async fn a_refused_execution_is_told_and_ends_as_poison() {
     }
     assert!(matches!(node.failure_of("i").await, ErrorDetails::Poison { attempt_count: 3, .. }));
     node.runtime.shutdown(None).await;
+}
+
+#[tokio::test]
+async fn the_pin_is_sent_only_in_the_turn_that_creates_the_execution() {
+    let store = TamperingStore::new(memory(), |_| None);
+    let node = NodeUnderTest::start(store.clone(), echo(), orchestrations(), quick()).await;
+    node.client.start_orchestration("i", "Family", "").await.unwrap();
+    node.committed("child").await;
+    node.client.raise_event("child", "go", "x").await.unwrap();
+    assert_eq!(node.output_of("i").await, "x");
+    node.runtime.shutdown(None).await;
+    let commits = store.commits();
+    // Two executions of the parent and one of the child, each with its pin; then the child's end and the parent's.
+    assert_eq!(commits.len(), 5, "{commits:?}");
+    for commit in commits {
+        let begins = matches!(
+            commit.history_delta.first().map(|event| &event.kind),
+            Some(EventKind::OrchestrationStarted { .. })
+        );
+        let pin = commit.metadata.pinned_engine_version;
+        assert_eq!(pin, begins.then(current_build_version), "{:?}", commit.history_delta);
+    }
 }

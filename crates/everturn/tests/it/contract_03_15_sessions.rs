@@ -4,12 +4,14 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use everturn::providers::{Provider, WorkItem};
+use everturn::providers::{Provider, ProviderError, WorkItem};
 use everturn::runtime::registry::{ActivityRegistry, OrchestrationRegistry};
 use everturn::{ActivityContext, OrchestrationContext, RuntimeOptions};
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 
 use crate::node_under_test::{NodeUnderTest, memory, quick};
+use crate::tampering_store::TamperingStore;
 
 /// Every session activity, which worker ran it, and how many sessions were in flight at once.
 #[derive(Clone, Default)]
@@ -132,4 +134,57 @@ async fn a_fetch_that_waits_without_sessions_is_made_anew_when_one_ends() {
     })
     .await;
     node.runtime.shutdown(None).await;
+}
+
+/// When the leases were renewed, in milliseconds since the start, if the first `failures` tries fail for now.
+async fn renewals_of_a_minute(failures: usize) -> Vec<u128> {
+    let asked: Arc<Mutex<Vec<Instant>>> = Arc::default();
+    let noted = Arc::clone(&asked);
+    let store = TamperingStore::new(memory(), move |operation| {
+        if operation != "renew_session_lock" {
+            return None;
+        }
+        let mut noted = noted.lock().unwrap();
+        noted.push(Instant::now());
+        (noted.len() <= failures).then(|| ProviderError::retryable("renew_session_lock", "busy"))
+    });
+    let began = Instant::now();
+    let log = Log::default();
+    let node = NodeUnderTest::start(store, log.activities(), fan_out(), quick()).await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    node.runtime.shutdown(Some(0)).await;
+    let asked = asked.lock().unwrap();
+    asked.iter().map(|at| at.duration_since(began).as_millis()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn leases_are_renewed_before_they_end() {
+    let renewals = renewals_of_a_minute(0).await;
+    assert!(matches!(renewals[..], [25_000..=25_010, 50_000..=50_020]), "{renewals:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_of_leases_that_fails_for_now_is_tried_again_while_they_last() {
+    let renewals = renewals_of_a_minute(3).await;
+    let first_four: Vec<u128> = renewals.iter().take(4).map(|at| at - renewals[0]).collect();
+    assert!(
+        matches!(first_four[..], [0, 10..=13, 30..=35, 70..=80]),
+        "not only at the next interval: {renewals:?}"
+    );
+    assert_eq!(renewals.len(), 5, "then at the interval again: {renewals:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_owners_of_a_runtime_are_renewed_in_one_call() {
+    for (worker_node_id, owners) in [(None, 4), (Some("node-a".to_owned()), 1)] {
+        let store = TamperingStore::new(memory(), |_| None);
+        let options = RuntimeOptions { worker_node_id, ..quick() };
+        let log = Log::default();
+        let node = NodeUnderTest::start(store.clone(), log.activities(), fan_out(), options).await;
+        tokio::time::sleep(Duration::from_secs(26)).await;
+        node.runtime.shutdown(Some(0)).await;
+        let calls = store.renewed_owners();
+        let distinct: BTreeSet<&String> = calls.iter().flatten().collect();
+        assert_eq!((calls.len(), distinct.len()), (1, owners), "{calls:?}");
+    }
 }

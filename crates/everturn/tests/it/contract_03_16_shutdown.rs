@@ -11,7 +11,8 @@ use everturn::{ActivityContext, OrchestrationContext, OrchestrationStatus, Runti
 use everturn_provider::MemoryProvider;
 use tokio::sync::{Notify, Semaphore};
 
-use crate::node_under_test::{NodeUnderTest, memory, quick, until};
+use crate::node_under_test::{NodeUnderTest, echo, memory, quick, until};
+use crate::noting_provider::NotingProvider;
 use crate::tampering_store::TamperingStore;
 
 /// Activities that show how far they came.
@@ -249,4 +250,18 @@ async fn what_was_fetched_but_not_begun_is_given_back_with_its_attempt() {
     assert_eq!(store.message_attempts("i"), [0]);
     let fetched = store.fetch_orchestration_item(Duration::from_secs(5), Duration::ZERO, None).await.unwrap();
     assert_eq!(fetched.expect("nothing is left locked").2, 1);
+}
+
+#[tokio::test]
+async fn a_question_that_is_not_answered_does_not_hold_the_store() {
+    let store = Arc::new(NotingProvider { hangs: true, ..NotingProvider::default() });
+    let node = NodeUnderTest::start(store.clone(), echo(), one_activity(), quick()).await;
+    let NodeUnderTest { client, runtime } = node;
+    drop(client);
+    let asking = Arc::clone(&runtime);
+    let question = tokio::spawn(async move { asking.get_orchestration_descriptor("i").await });
+    tokio::task::yield_now().await;
+    runtime.shutdown(None).await;
+    assert_eq!(Arc::strong_count(&store), 1);
+    assert_eq!(question.await.unwrap(), None);
 }

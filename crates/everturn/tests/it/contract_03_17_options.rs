@@ -2,8 +2,14 @@
 
 use std::time::Duration;
 
-use everturn::runtime::{LogFormat, ShadowReplay, UnregisteredBackoffConfig};
-use everturn::{RuntimeOptions, TagFilter};
+use everturn::runtime::registry::OrchestrationRegistry;
+use everturn::runtime::{LogFormat, ObservabilityConfig, ShadowReplay, UnregisteredBackoffConfig};
+use everturn::{OrchestrationContext, RuntimeOptions, TagFilter};
+
+use crate::node_under_test::{NodeUnderTest, echo};
+use crate::stores::{Store, on_every_store};
+
+on_every_store!(durations_without_end_are_only_very_long,);
 
 #[test]
 fn defaults_are_as_contracted() {
@@ -94,4 +100,32 @@ fn an_underflowing_renewal_counts_as_one_second() {
         ..Default::default()
     }
     .validate();
+}
+
+async fn durations_without_end_are_only_very_long(store: Store) {
+    let endless = Duration::MAX;
+    let options = RuntimeOptions {
+        dispatcher_min_poll_interval: endless,
+        dispatcher_long_poll_timeout: endless,
+        orchestrator_lock_timeout: endless,
+        worker_lock_timeout: endless,
+        session_lock_timeout: endless,
+        session_idle_timeout: endless,
+        session_cleanup_interval: endless,
+        activity_cancellation_grace_period: endless,
+        unregistered_backoff: UnregisteredBackoffConfig { base_delay: endless, max_delay: endless },
+        observability: ObservabilityConfig { gauge_poll_interval: endless, ..Default::default() },
+        ..Default::default()
+    };
+    let orchestrations = OrchestrationRegistry::builder()
+        .register("Echo", |ctx: OrchestrationContext, input: String| async move {
+            let on_session = ctx.schedule_activity_on_session("Echo", input, "s").await?;
+            drop(ctx.schedule_timer(Duration::MAX));
+            ctx.schedule_activity("Echo", on_session).await
+        })
+        .build();
+    let node = NodeUnderTest::start(store.provider(), echo(), orchestrations, options).await;
+    node.client.start_orchestration("i", "Echo", "x").await.unwrap();
+    assert_eq!(node.output_of("i").await, "x");
+    node.runtime.shutdown(None).await;
 }

@@ -204,3 +204,33 @@ async fn stats_are_those_of_the_current_execution() {
     assert_eq!(stats.history_event_count, store.read("i").await.unwrap().len() as u64);
     assert!(stats.history_size_bytes > 0);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_wakes_nobody_is_polled_at_the_callers_interval() {
+    let store = Arc::new(NotingProvider::default());
+    let client = Client::new(store.clone());
+    let (interval, timeout) = (Duration::from_secs(2), Duration::from_secs(7));
+    let result = client.wait_for_status_change("i", 0, interval, timeout).await;
+    assert!(matches!(result, Err(ClientError::Timeout)), "{result:?}");
+    // After 0, 2, 4 and 6 seconds.
+    assert_eq!(store.take_asked().iter().filter(|method| **method == "read_status").count(), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_hangs_still_times_out() {
+    let store = Arc::new(NotingProvider { hangs: true, ..NotingProvider::default() });
+    let client = Client::new(store);
+    let began = Instant::now();
+    let result = client.wait_for_orchestration("i", MINUTE).await;
+    assert!(matches!(result, Err(ClientError::Timeout)), "{result:?}");
+    assert_eq!(began.elapsed(), MINUTE);
+    let result = client.wait_for_kv_value("i", "k", MINUTE).await;
+    assert!(matches!(result, Err(ClientError::Timeout)), "{result:?}");
+    let result = client.wait_for_status_change("i", 0, MINUTE, MINUTE).await;
+    assert!(matches!(result, Err(ClientError::Timeout)), "{result:?}");
+    assert_eq!(began.elapsed(), 3 * MINUTE);
+    // However short the wait, the one look it is for has a second.
+    let result = client.wait_for_orchestration("i", Duration::ZERO).await;
+    assert!(matches!(result, Err(ClientError::Timeout)), "{result:?}");
+    assert_eq!(began.elapsed(), 3 * MINUTE + Duration::from_secs(1));
+}

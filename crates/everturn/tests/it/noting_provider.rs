@@ -21,6 +21,8 @@ pub(crate) struct NotingProvider {
     pub(crate) error: Mutex<Option<ProviderError>>,
     pub(crate) status: Mutex<Option<OrchestrationStatus>>,
     pub(crate) managed: bool,
+    /// Whether a history, a status or a key is waited for in vain.
+    pub(crate) hangs: bool,
 }
 
 impl NotingProvider {
@@ -94,6 +96,9 @@ impl Provider for NotingProvider {
     }
 
     async fn read(&self, _instance: &str) -> Result<Vec<Event>, ProviderError> {
+        if self.hangs {
+            std::future::pending::<()>().await;
+        }
         self.note("read", vec![])
     }
 
@@ -185,6 +190,9 @@ impl Provider for NotingProvider {
     }
 
     async fn get_kv_value(&self, _instance: &str, _key: &str) -> Result<Option<String>, ProviderError> {
+        if self.hangs {
+            std::future::pending::<()>().await;
+        }
         self.note("get_kv_value", None)
     }
 
@@ -216,6 +224,9 @@ impl Provider for NotingProvider {
     }
 
     async fn read_status(&self, _instance: &str) -> Result<OrchestrationStatus, ProviderError> {
+        if self.hangs {
+            std::future::pending::<()>().await;
+        }
         let status = self.status.lock().unwrap().clone();
         self.note("read_status", status.unwrap_or(OrchestrationStatus::NotFound))
     }

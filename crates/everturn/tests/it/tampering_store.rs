@@ -11,6 +11,7 @@ use everturn::providers::{
     SessionFetchConfig, TagFilter, TurnCommit, WarmView, WorkItem,
 };
 use everturn::{Event, OrchestrationStatus, SystemStats};
+use tokio::sync::Semaphore;
 
 type Tamper = Box<dyn FnMut(&'static str) -> Option<ProviderError> + Send>;
 
@@ -23,6 +24,12 @@ pub(crate) struct TamperingStore {
     ignores_filter: bool,
     /// What the worker queue hands out first, whatever it is.
     stray: Mutex<Option<WorkItem>>,
+    /// Every turn that was committed, in order.
+    commits: Mutex<Vec<TurnCommit>>,
+    /// What commits must have before they are answered.
+    answers: Mutex<Option<Arc<Semaphore>>>,
+    /// Whose leases were renewed, call by call.
+    renewed_owners: Mutex<Vec<Vec<String>>>,
 }
 
 /// The lock token of what does not belong into the worker queue.
@@ -46,6 +53,9 @@ impl TamperingStore {
             calls: Mutex::default(),
             ignores_filter: false,
             stray: Mutex::default(),
+            commits: Mutex::default(),
+            answers: Mutex::default(),
+            renewed_owners: Mutex::default(),
         }
     }
 
@@ -57,6 +67,23 @@ impl TamperingStore {
     /// A store whose worker queue holds this, though nothing of ours would put it there.
     pub(crate) fn with_stray(inner: Arc<dyn Provider>, item: WorkItem) -> Arc<Self> {
         Arc::new(Self { stray: Mutex::new(Some(item)), ..Self::around(inner, |_| None) })
+    }
+
+    /// From now on a commit is made at once but answered only for a permit.
+    pub(crate) fn withhold_answers(&self) -> Arc<Semaphore> {
+        let answers = Arc::new(Semaphore::new(0));
+        *self.answers.lock().unwrap() = Some(Arc::clone(&answers));
+        answers
+    }
+
+    /// Every turn that was committed, in order.
+    pub(crate) fn commits(&self) -> Vec<TurnCommit> {
+        self.commits.lock().unwrap().clone()
+    }
+
+    /// Whose leases were renewed, call by call.
+    pub(crate) fn renewed_owners(&self) -> Vec<Vec<String>> {
+        self.renewed_owners.lock().unwrap().clone()
     }
 
     pub(crate) fn count(&self, operation: &str) -> usize {
@@ -175,6 +202,7 @@ impl Provider for TamperingStore {
         extend_for: Duration,
         idle: Duration,
     ) -> Result<usize, ProviderError> {
+        self.renewed_owners.lock().unwrap().push(owners.iter().map(|owner| (*owner).to_owned()).collect());
         forward!(self.renew_session_lock(owners, extend_for, idle))
     }
 
@@ -246,8 +274,19 @@ impl Provider for TamperingStore {
         forward!(self.fetch_turn(lock_timeout, poll_timeout, filter, warm))
     }
 
+    /// Beside `commit_turn` itself the test is asked for `tell_of_commit`, without which the runtime does not hear that
+    /// the commit is durable, and for `answer_commit`, which fails a commit that was made.
     async fn commit_turn(&self, commit: &TurnCommit) -> Result<(), ProviderError> {
-        forward!(self.commit_turn(commit))
+        self.ask("commit_turn")?;
+        let untold = TurnCommit { check_in: None, ..commit.clone() };
+        let told = self.ask("tell_of_commit").is_ok();
+        self.inner.commit_turn(if told { commit } else { &untold }).await?;
+        self.commits.lock().unwrap().push(untold);
+        let answers = self.answers.lock().unwrap().clone();
+        if let Some(answers) = answers {
+            answers.acquire().await.unwrap().forget();
+        }
+        self.ask("answer_commit")
     }
 
     async fn renew_locks(&self, renewals: &[LockRenewal]) -> Vec<Result<(), ProviderError>> {

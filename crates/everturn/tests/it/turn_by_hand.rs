@@ -9,6 +9,13 @@ const LOCK: Duration = Duration::from_secs(5);
 
 /// Takes the only waiting instance and commits these events, after a start event if its execution has none yet.
 pub(crate) async fn commit(store: &dyn Provider, kinds: Vec<EventKind>) {
+    for item in commit_without_messages(store, kinds).await {
+        store.enqueue_for_orchestrator(item, None).await.unwrap();
+    }
+}
+
+/// The same without the messages that follow from it, which are returned.
+pub(crate) async fn commit_without_messages(store: &dyn Provider, kinds: Vec<EventKind>) -> Vec<WorkItem> {
     let (item, token, _) =
         store.fetch_orchestration_item(LOCK, Duration::ZERO, None).await.unwrap().expect("an instance waits");
     let mut execution_id = item.execution_id;
@@ -47,9 +54,10 @@ pub(crate) async fn commit(store: &dyn Provider, kinds: Vec<EventKind>) {
         .map(|(kind, id)| Event::with_event_id(id, &item.instance, execution_id, None, kind))
         .collect();
     store
-        .ack_orchestration_item(&token, execution_id, events, vec![], orchestrator_items, metadata, vec![])
+        .ack_orchestration_item(&token, execution_id, events, vec![], vec![], metadata, vec![])
         .await
         .unwrap();
+    orchestrator_items
 }
 
 /// The turn of an instance that returned `Ok`.

@@ -1,14 +1,17 @@
 //! A locked instance: what may be done with it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use everturn_core::{Event, WorkItem};
-use everturn_provider::{CheckIn, LockKind, ScheduledActivityIdentifier, Stamp, TurnCommit};
+use everturn_provider::{LockKind, ScheduledActivityIdentifier, Stamp, TurnCommit};
 use tokio_util::sync::CancellationToken;
 
 use super::super::lock_keeper::{LockGuard, LockTerms};
 use super::super::node::Node;
 use super::super::retrying::retrying;
+use super::super::warm_cache::CheckInSlot;
+use super::after_commit::AfterCommit;
 use super::commit::{Committed, commit_while_locked};
 use super::metadata;
 use super::parent_execution;
@@ -67,11 +70,11 @@ impl<'a> Claim<'a> {
         execution_id: u64,
         mut decisions: Decisions,
         stamp: Stamp,
-        check_in: Option<CheckIn>,
+        kept: Option<Arc<CheckInSlot>>,
     ) -> (Committed, TurnCommit) {
         parent_execution::fill_in(self.node.store.as_ref(), &mut decisions.orchestrator_items).await;
         let metadata = metadata::of_delta(&decisions.history_delta);
-        let cancelled_activities = decisions
+        let cancelled_activities: Vec<ScheduledActivityIdentifier> = decisions
             .cancelled_activities
             .into_iter()
             .map(|activity_id| ScheduledActivityIdentifier {
@@ -80,6 +83,7 @@ impl<'a> Claim<'a> {
                 activity_id,
             })
             .collect();
+        let after = AfterCommit::new(self.node.running.clone(), cancelled_activities.clone(), kept);
         let commit = TurnCommit {
             lock_token: self.lock_token.clone(),
             execution_id,
@@ -91,11 +95,11 @@ impl<'a> Claim<'a> {
             // A new execution builds on no commit of its own.
             base: self.base.filter(|_| execution_id == self.execution_id),
             stamp,
-            check_in,
+            check_in: Some(after.as_check_in()),
         };
-        let committed = commit_while_locked(self.node.store.as_ref(), &commit, &self.lock).await;
+        let committed = commit_while_locked(self.node.store.as_ref(), &commit, &after, &self.lock).await;
         if matches!(committed, Committed::Yes) {
-            self.node.running.withdraw(&commit.cancelled_activities);
+            after.is_durable_now();
         }
         (committed, commit)
     }

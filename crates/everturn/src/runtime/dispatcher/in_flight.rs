@@ -4,10 +4,10 @@ use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 
-use super::super::catch_panic::{caught, panic_message};
+use everturn_core::limits::MAX_TURNS_IN_HAND;
+use everturn_core::turn::panic_text;
 
-/// How many instances one slot has in hand at most: enough to fill a commit, few enough to be polled one by one.
-const IN_FLIGHT_MAX: usize = 16;
+use super::super::catch_panic::caught;
 
 /// What one slot has in hand. Everything runs on the slot's own task, so its user code runs one after the other; only
 /// the waiting for the store overlaps.
@@ -22,7 +22,7 @@ impl<'a> InFlight<'a> {
         self.turns.push(Box::pin(async {
             // Only a provider or a bug of ours panics here; its neighbours in this slot go on.
             if let Err(payload) = caught(turn).await {
-                tracing::error!(target: "everturn::runtime", panic = panic_message(payload.as_ref()).unwrap_or("?"),
+                tracing::error!(target: "everturn::runtime", panic = panic_text(payload.as_ref()).unwrap_or("?"),
                     "a turn panicked outside its code; its instance comes again when its lock ends");
             }
         }));
@@ -33,7 +33,7 @@ impl<'a> InFlight<'a> {
         let mut fetch = pin!(fetch);
         poll_fn(|cx| {
             self.poll_turns(cx);
-            if self.turns.len() >= IN_FLIGHT_MAX {
+            if self.turns.len() >= MAX_TURNS_IN_HAND {
                 return Poll::Pending;
             }
             fetch.as_mut().poll(cx)
@@ -68,7 +68,7 @@ mod tests {
     fn a_full_slot_fetches_nothing_until_a_turn_ends() {
         let mut in_flight = InFlight::default();
         let mut ends = Vec::new();
-        for _ in 0..IN_FLIGHT_MAX {
+        for _ in 0..MAX_TURNS_IN_HAND {
             let (end, ended) = oneshot::channel::<()>();
             ends.push(end);
             in_flight.push(async move { ended.await.unwrap_or_default() });

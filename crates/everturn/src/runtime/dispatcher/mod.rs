@@ -1,10 +1,10 @@
 //! Orchestration slots: fetch an instance, take its turn, commit, repeat.
 
+mod after_commit;
 mod batch;
 mod claim;
 mod collision;
 mod commit;
-mod forced_failure;
 mod in_flight;
 mod lifecycle_log;
 mod metadata;

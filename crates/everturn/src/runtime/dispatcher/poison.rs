@@ -23,6 +23,8 @@ pub(crate) struct PoisonedBatch<'a> {
     pub(crate) batch_json: String,
     pub(crate) attempt_count: u32,
     pub(crate) max_attempts: u32,
+    /// What the texts of the failure may hold.
+    pub(crate) payload_bytes_max: usize,
     pub(crate) now_ms: u64,
 }
 
@@ -46,7 +48,8 @@ pub(crate) fn record(batch: &PoisonedBatch<'_>) -> Option<PoisonRecord> {
         max_attempts: batch.max_attempts,
         message_type: PoisonMessageType::Orchestration { instance: batch.instance.to_owned(), execution_id },
         message: batch.batch_json.clone(),
-    };
+    }
+    .cut_to(batch.payload_bytes_max);
     let mut history_delta = Vec::new();
     let (last_event_id, parent) = if batch.standing.has_history && !succeeds {
         (batch.standing.last_event_id, batch.standing.parent().cloned())
@@ -96,7 +99,8 @@ pub(crate) fn record_unreadable(batch: &PoisonedBatch<'_>, error: &str) -> Poiso
             error: error.to_owned(),
         },
         message: error.to_owned(),
-    };
+    }
+    .cut_to(batch.payload_bytes_max);
     let failed = Event::stamped(
         UNREADABLE_HISTORY_EVENT_ID,
         batch.instance,
@@ -123,6 +127,7 @@ mod tests {
             batch_json: "[]".into(),
             attempt_count: 11,
             max_attempts: 10,
+            payload_bytes_max: 2_000,
             now_ms: 7,
         }
     }
@@ -175,6 +180,21 @@ mod tests {
         assert!(matches!(&record.history_delta[0].kind,
             EventKind::OrchestrationStarted { input, parent_instance: Some(p), .. } if input.is_empty() && p == "p"));
         assert_eq!(record.notices.len(), 1);
+    }
+
+    #[test]
+    fn a_batch_above_the_payload_limit_is_cut() {
+        let standing = running(None);
+        let batch = PoisonedBatch { batch_json: "m".repeat(3_000), ..batch(&standing, None) };
+        for record in [record(&batch).unwrap(), record_unreadable(&batch, &"e".repeat(3_000))] {
+            let EventKind::OrchestrationFailed { details: ErrorDetails::Poison { message, .. } } =
+                &record.history_delta[0].kind
+            else {
+                panic!("{record:?}")
+            };
+            assert_eq!(message.len(), 2_000);
+            assert!(message.ends_with(" … (cut, 3000 bytes in all)"), "{message}");
+        }
     }
 
     #[test]

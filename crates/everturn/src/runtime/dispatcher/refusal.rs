@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use everturn_core::turn::{ExecutionIdentity, fail_from_outside};
 use everturn_core::{ErrorDetails, Event, WorkItem};
 use tokio::time::Instant;
 
@@ -9,10 +10,10 @@ use super::batch;
 use super::claim::{Claim, Decisions};
 use super::collision;
 use super::commit::Committed;
-use super::forced_failure;
 use super::outcome_metrics::TurnReport;
 use super::poison::{self, PoisonedBatch};
 use super::standing::{End, Standing, StartFacts, start_facts};
+use super::turn_run::NodeTime;
 
 /// Fails an execution whose turn cannot be committed. `start` is its start event if nothing of it is stored yet. If
 /// this cannot be committed either, the lock runs out and the messages come again.
@@ -34,8 +35,14 @@ pub(crate) async fn record(
         Ok(history) => history,
         Err(error) => return claim.warn_not_committed(execution_id, &error),
     };
-    let failure =
-        forced_failure::fail(&claim.instance, execution_id, &history, start, details, node.clock().wall_ms());
+    let identity = ExecutionIdentity {
+        instance: claim.instance.clone(),
+        execution_id,
+        orchestration_name: report.facts.name.clone(),
+        orchestration_version: report.facts.version.clone(),
+    };
+    let payload_bytes_max = node.store.payload_bytes_max();
+    let failure = fail_from_outside(&identity, &history, start, details, payload_bytes_max, &NodeTime(node));
     report.event_count = history.len() + failure.history_delta.len();
     let mut orchestrator_items = failure.orchestrator_items;
     orchestrator_items.extend(notices);
@@ -80,6 +87,7 @@ pub(crate) async fn poison(
         batch_json,
         attempt_count: claim.attempt_count,
         max_attempts: node.options.max_attempts,
+        payload_bytes_max: node.store.payload_bytes_max(),
         now_ms: node.clock().wall_ms(),
     };
     let record = match history_error {

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use everturn_core::turn::{Execution, Turn, TurnClock, TurnOutcome};
 use everturn_core::{EventKind, WorkItem};
-use everturn_provider::CheckIn;
 use tokio::time::Instant;
 
 use super::super::node::Node;
@@ -50,7 +49,7 @@ pub(crate) async fn run(claim: Claim<'_>, prepared: PreparedTurn) {
     let shadowed =
         (was_warm && shadow::is_due(node)).then(|| shadow::WarmTurn::new(&entry, messages.clone()));
     let events_before = entry.execution().map_or(0, Execution::event_count);
-    let Some(turn) = take_turn(&claim, &mut entry, messages) else {
+    let Ok(turn) = take_turn(&claim, &mut entry, messages) else {
         drop(entry);
         claim.abandon(Some(AFTER_ENGINE_PANIC), false).await;
         return;
@@ -74,19 +73,23 @@ pub(crate) async fn run(claim: Claim<'_>, prepared: PreparedTurn) {
     commit(claim, entry, turn, was_warm, notices, report).await;
 }
 
-/// Runs the user's code. `None` if the engine itself panicked: code that panics is an outcome like any other.
-fn take_turn(claim: &Claim<'_>, entry: &mut WarmEntry, messages: Vec<WorkItem>) -> Option<Turn> {
-    let execution = entry.execution_mut()?;
+/// The engine itself panicked: code that panics is an outcome like any other.
+struct EnginePanicked;
+
+/// Runs the user's code.
+fn take_turn(
+    claim: &Claim<'_>,
+    entry: &mut WarmEntry,
+    messages: Vec<WorkItem>,
+) -> Result<Turn, EnginePanicked> {
+    let execution = entry.execution_mut().ok_or(EnginePanicked)?;
     let time = NodeTime(claim.node);
-    match catch_unwind(AssertUnwindSafe(|| execution.take_turn(messages, &time))) {
-        Ok(turn) => Some(turn),
-        Err(_) => {
-            tracing::error!(target: "everturn::runtime", instance_id = %claim.instance,
-                execution_id = %claim.execution_id, worker_id = %claim.worker_id,
-                "the engine panicked in a turn, the instance is set aside; please report this");
-            None
-        }
-    }
+    catch_unwind(AssertUnwindSafe(|| execution.take_turn(messages, &time))).map_err(|_| {
+        tracing::error!(target: "everturn::runtime", instance_id = %claim.instance,
+            execution_id = %claim.execution_id, worker_id = %claim.worker_id,
+            "the engine panicked in a turn, the instance is set aside; please report this");
+        EnginePanicked
+    })
 }
 
 /// Voids what was not checked in when its turn ends, also by being dropped: a commit that is still under way in the
@@ -114,10 +117,7 @@ async fn commit(
     let keeps = turn.outcome == TurnOutcome::Continue && node.warm.is_enabled();
     let slot = keeps
         .then(|| VoidOnDrop(Arc::new(CheckInSlot::new(claim.instance.clone(), entry, node.warm.clone()))));
-    let check_in = slot.as_ref().map(|VoidOnDrop(slot)| {
-        let slot = Arc::clone(slot);
-        Arc::new(move || slot.check_in()) as CheckIn
-    });
+    let kept = slot.as_ref().map(|VoidOnDrop(slot)| Arc::clone(slot));
     let mut orchestrator_items = turn.orchestrator_items;
     orchestrator_items.extend(notices.iter().cloned());
     let decisions = Decisions {
@@ -126,7 +126,7 @@ async fn commit(
         orchestrator_items,
         cancelled_activities: turn.cancelled_activities,
     };
-    let (committed, commit) = claim.commit(report.execution_id, decisions, stamp, check_in).await;
+    let (committed, commit) = claim.commit(report.execution_id, decisions, stamp, kept).await;
     drop(slot);
     match committed {
         Committed::Yes => report.tell(&claim, &commit.history_delta),

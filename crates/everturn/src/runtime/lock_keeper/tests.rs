@@ -2,6 +2,8 @@ use std::collections::VecDeque;
 
 use super::*;
 
+use std::sync::atomic::AtomicUsize;
+
 type Answer = Result<(), ProviderError>;
 
 /// A store that answers as told, notes when it was asked for what, and says yes after that.
@@ -9,16 +11,22 @@ type Answer = Result<(), ProviderError>;
 struct Scripted {
     answers: Arc<Mutex<VecDeque<Vec<Answer>>>>,
     asked: Arc<Mutex<Vec<(Duration, usize)>>>,
-    hangs: bool,
+    /// A call for this lock is never answered.
+    hangs_at: Option<&'static str>,
+    /// So many of the first calls panic.
+    panics: Arc<AtomicUsize>,
 }
 
 impl Renewer for (Scripted, Instant) {
-    fn renew<'a>(&'a self, renewals: &'a [LockRenewal]) -> Answers<'a> {
+    fn renew<'a>(&'a self, renewals: &'a [LockRenewal]) -> Renewing<'a> {
         let (store, since) = self;
         store.asked.lock().unwrap().push((since.elapsed(), renewals.len()));
-        if store.hangs {
+        if renewals.iter().any(|renewal| Some(renewal.token.as_str()) == store.hangs_at) {
             return Box::pin(std::future::pending());
         }
+        let panics = store.panics.load(Ordering::SeqCst);
+        store.panics.store(panics.saturating_sub(1), Ordering::SeqCst);
+        assert!(panics == 0, "a bug in the provider");
         let answers = store.answers.lock().unwrap().pop_front();
         let answers = answers.unwrap_or_else(|| renewals.iter().map(|_| Ok(())).collect());
         Box::pin(async move { answers })
@@ -68,7 +76,8 @@ fn short_locks_are_renewed_at_half_time_and_long_ones_before_their_end() {
     assert_eq!(renewal_interval(Duration::from_millis(200), secs(2)), Duration::from_millis(100));
     assert_eq!(renewal_interval(secs(30), secs(5)), secs(25));
     assert_eq!(renewal_interval(secs(15), secs(20)), secs(1));
-    assert!(renewal_interval(secs(30), Duration::ZERO) < secs(30));
+    assert_eq!(renewal_interval(secs(30), secs(1)), secs(29));
+    assert_eq!(renewal_interval(secs(30), Duration::ZERO), Duration::from_millis(29_900));
 }
 
 #[tokio::test(start_paused = true)]
@@ -132,10 +141,56 @@ async fn a_refusal_loses_one_lock_and_leaves_the_others() {
 
 #[tokio::test(start_paused = true)]
 async fn a_store_that_never_answers_loses_the_lock_at_its_end() {
-    let running = Running::start(Scripted { hangs: true, ..Scripted::default() });
+    let running = Running::start(Scripted { hangs_at: Some("a"), ..Scripted::default() });
     let began = Instant::now();
     running.keep("a").lost().await;
     assert_eq!(began.elapsed(), Duration::from_secs(10));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_hangs_holds_up_no_other() {
+    let running = Running::start(Scripted { hangs_at: Some("a"), ..Scripted::default() });
+    let hanging = running.keep("a");
+    pass(1.0).await;
+    let other = running.keep("b");
+    hanging.lost().await;
+    pass(2.0).await;
+    assert_eq!(running.asked(), [(5_000, 1), (6_000, 1), (11_000, 1)]);
+    assert!(!other.lost.is_cancelled());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_nobody_waits_for_is_given_up() {
+    let running = Running::start(Scripted { hangs_at: Some("a"), ..Scripted::default() });
+    let (hanging, other) = (running.keep("a"), running.keep("b"));
+    pass(6.0).await;
+    drop((hanging, other));
+    let guard = running.keep("c");
+    pass(6.0).await;
+    assert_eq!(running.asked(), [(5_000, 2), (11_000, 1)]);
+    assert!(!guard.lost.is_cancelled());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_panics_is_asked_again() {
+    let running = Running::start(Scripted { panics: Arc::new(AtomicUsize::new(2)), ..Scripted::default() });
+    let guard = running.keep("a");
+    pass(6.0).await;
+    assert_eq!(running.asked(), [(5_000, 1), (5_050, 1), (5_100, 1)]);
+    assert!(!guard.lost.is_cancelled());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_endless_lock_needs_no_renewal() {
+    let running = Running::start(Scripted::default());
+    let terms = LockTerms { kind: LockKind::WorkItem, timeout: Duration::MAX, buffer: Duration::ZERO };
+    let guard = running.keeper.keep("endless".to_owned(), terms, CancellationToken::new());
+    pass(1e6).await;
+    assert!(running.asked().is_empty());
+    guard.check_now();
+    pass(0.001).await;
+    assert_eq!(running.asked().len(), 1);
+    assert!(!guard.lost.is_cancelled());
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,20 +1,32 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
-use everturn_core::turn::ExecutionIdentity;
+use everturn_core::turn::{ExecutionIdentity, TurnClock};
 use everturn_core::{Event, OrchestrationContext, OrchestrationHandler};
 
 use super::super::dispatcher::standing::start_facts;
 use super::super::graveyard::{Gravedigger, graveyard};
 use super::*;
 
-/// A handler that is counted while it is held.
+struct Standstill;
+
+impl TurnClock for Standstill {
+    fn store_ms(&self) -> u64 {
+        0
+    }
+
+    fn stamp_ms(&self) -> u64 {
+        0
+    }
+}
+
+/// A handler that is counted while it is held. It waits for an activity.
 struct Counted(Arc<AtomicUsize>);
 
 #[async_trait]
 impl OrchestrationHandler for Counted {
-    async fn invoke(&self, _ctx: OrchestrationContext, input: String) -> Result<String, String> {
-        Ok(input)
+    async fn invoke(&self, ctx: OrchestrationContext, input: String) -> Result<String, String> {
+        ctx.schedule_activity("A", input).await
     }
 }
 
@@ -63,7 +75,8 @@ impl Fixture {
             orchestration_version: "1.0.0".into(),
         };
         let handler = Arc::new(Counted(Arc::clone(&self.alive)));
-        let execution = Execution::begin(handler, identity, start, HashMap::new(), 1024);
+        let mut execution = Execution::begin(handler, identity, start, HashMap::new(), 1024);
+        execution.take_turn(Vec::new(), &Standstill);
         WarmEntry::new(Box::new(execution), 1, Stamp(stamp), facts, self.graveyard.clone())
     }
 
@@ -164,10 +177,19 @@ async fn check_in_happens_once_and_not_after_it_was_voided() {
     slot.check_in();
     slot.void();
     assert_eq!(cache.instances(), ["i"]);
-    assert_eq!(cache.facts_of("i", 1).unwrap().name, "N");
-    assert!(cache.facts_of("i", 2).is_none());
     let voided = CheckInSlot::new("j".into(), fixture.entry("j", 1), cache.clone());
     voided.void();
     voided.check_in();
     assert_eq!(cache.instances(), ["i"]);
+}
+
+#[tokio::test]
+async fn an_instance_is_known_by_the_activity_it_waits_for() {
+    let fixture = Fixture::new();
+    let cache = WarmCache::new(10, usize::MAX);
+    insert(&cache, &fixture, "i", 1);
+    assert_eq!(cache.facts_of("i", 1, 2).unwrap().name, "N");
+    assert!(cache.facts_of("i", 1, 3).is_none(), "it asked for no such activity");
+    assert!(cache.facts_of("i", 2, 2).is_none(), "it is at another execution");
+    assert!(cache.facts_of("j", 1, 2).is_none());
 }

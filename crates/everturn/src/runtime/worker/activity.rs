@@ -134,7 +134,7 @@ impl Slot {
 
     /// Name and version of the instance's orchestration: from memory if it is warm, else from the store.
     async fn orchestration_of(&self, item: &ActivityItem) -> (String, String) {
-        if let Some(facts) = self.node.warm.facts_of(&item.instance, item.execution_id) {
+        if let Some(facts) = self.node.warm.facts_of(&item.instance, item.execution_id, item.id) {
             return (facts.name.clone(), facts.version.clone());
         }
         match self.node.store.read_orchestration_name(&item.instance).await {
@@ -176,7 +176,8 @@ impl Slot {
             },
             // Work items always have a JSON form; an empty text would only make the record poorer.
             message: serde_json::to_string(&item.as_work_item()).unwrap_or_default(),
-        };
+        }
+        .cut_to(self.node.store.payload_bytes_max());
         let completion = item.completion(Err(details.clone()));
         match self.node.store.ack_work_item(&item.token, Some(completion)).await {
             Ok(()) => report::poisoned(self, &item, &details),

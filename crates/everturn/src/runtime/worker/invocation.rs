@@ -4,12 +4,13 @@ use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
+use everturn_core::turn::panic_text;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::super::activity_context::ActivityContext;
 use super::super::activity_handler::ActivityHandler;
-use super::super::catch_panic::{caught, panic_message};
+use super::super::catch_panic::caught;
 use super::super::shutdown::SlotAlive;
 
 /// How an invocation ended.
@@ -45,7 +46,7 @@ pub(crate) async fn invoke(
     let activity = async move {
         caught(handler.invoke(context, input))
             .await
-            .unwrap_or_else(|payload| Err(panic_text(payload.as_ref())))
+            .unwrap_or_else(|payload| Err(failure_text(payload.as_ref())))
     };
     let mut task = AbortOnDrop(alive.spawn(activity));
     tokio::select! {
@@ -63,7 +64,7 @@ pub(crate) async fn invoke(
             Ok(result) => Ended::With(result),
             Err(error) => match error.try_into_panic() {
                 // A panic outside the function itself: in the destructors of its future.
-                Ok(payload) => Ended::With(Err(panic_text(payload.as_ref()))),
+                Ok(payload) => Ended::With(Err(failure_text(payload.as_ref()))),
                 Err(_cancelled) => Ended::Dropped,
             },
         },
@@ -71,8 +72,8 @@ pub(crate) async fn invoke(
 }
 
 /// The failure that a panic is recorded as.
-fn panic_text(payload: &(dyn Any + Send)) -> String {
-    match panic_message(payload) {
+fn failure_text(payload: &(dyn Any + Send)) -> String {
+    match panic_text(payload) {
         Some(text) => format!("activity panicked: {text}"),
         None => "activity panicked".to_owned(),
     }

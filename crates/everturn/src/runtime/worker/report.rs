@@ -1,4 +1,4 @@
-//! What is counted and logged of an activity. The counting only after its outcome is stored.
+//! What is counted and logged of an activity. It is counted once, when it is settled what becomes of it.
 
 use std::time::Duration;
 

@@ -3,11 +3,9 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use everturn_core::limits::MAX_UNMET_WITHDRAWALS;
 use everturn_provider::ScheduledActivityIdentifier;
 use tokio_util::sync::CancellationToken;
-
-/// How many withdrawals that met nobody are remembered, for workers that have fetched but not begun.
-const UNMET_MAX: usize = 1_024;
 
 type ActivityKey = (String, u64, u64);
 
@@ -81,7 +79,7 @@ impl Running {
         if self.unmet.insert(key.clone()) {
             self.unmet_by_age.push_back(key);
         }
-        if self.unmet_by_age.len() > UNMET_MAX
+        if self.unmet_by_age.len() > MAX_UNMET_WITHDRAWALS
             && let Some(oldest) = self.unmet_by_age.pop_front()
         {
             self.unmet.remove(&oldest);
@@ -133,7 +131,7 @@ mod tests {
     #[test]
     fn unmet_withdrawals_are_bounded() {
         let running = RunningActivities::default();
-        for id in 0..=UNMET_MAX as u64 {
+        for id in 0..=MAX_UNMET_WITHDRAWALS as u64 {
             running.withdraw(&[named(id)]);
         }
         assert!(!running.register("i", 1, 0, CancellationToken::new()).is_doubtful);

@@ -4,6 +4,7 @@
 //! that counter grows by one.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use metrics::gauge;
 
@@ -29,7 +30,8 @@ pub struct MetricsProvider {
     counters: Counters,
     orchestrator_queue_depth: AtomicU64,
     worker_queue_depth: AtomicU64,
-    active_orchestrations: AtomicU64,
+    /// Under one lock with its gauge, so that the last value set is the last one shown.
+    active_orchestrations: Mutex<u64>,
 }
 
 impl MetricsProvider {
@@ -80,14 +82,16 @@ impl MetricsProvider {
 
     /// How many instances are under way.
     pub fn get_active_orchestrations(&self) -> u64 {
-        self.active_orchestrations.load(Ordering::Relaxed)
+        *self.active_orchestrations()
     }
 
-    fn change_active_orchestrations(&self, change: impl Fn(u64) -> u64) {
-        let before = self
-            .active_orchestrations
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |active| Some(change(active)))
-            .unwrap_or_else(|unchanged| unchanged);
-        gauge!("everturn_active_orchestrations").set(change(before) as f64);
+    fn change_active_orchestrations(&self, change: impl FnOnce(u64) -> u64) {
+        let mut active = self.active_orchestrations();
+        *active = change(*active);
+        gauge!("everturn_active_orchestrations").set(*active as f64);
+    }
+
+    fn active_orchestrations(&self) -> MutexGuard<'_, u64> {
+        self.active_orchestrations.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
