@@ -133,6 +133,6 @@ async fn nothing_but_the_lock_is_given_up(h: Harness) {
     h.send(signal("i", "a")).await;
     let before = image(&h, &["i"]).await;
     let fetched = h.fetched().await;
-    h.abandon_orchestration_item(&fetched.token, None, false).await.unwrap();
+    h.abandon_orchestration_item(&fetched.token, None, true).await.unwrap();
     assert_eq!(image(&h, &["i"]).await, before);
 }

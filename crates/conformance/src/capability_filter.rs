@@ -98,6 +98,7 @@ async fn an_empty_list_gives_none(h: Harness) {
     pinned(&h, "i", version(1, 0)).await;
     let nothing = DispatcherCapabilityFilter { supported_engine_versions: Vec::new() };
     assert!(h.fetch_filtered(&nothing).await.is_none());
+    assert!(!nothing.is_compatible(&version(1, 0)), "the filter itself says so");
     assert!(h.fetch().await.is_some());
 }
 
@@ -110,6 +111,10 @@ async fn only_the_first_range_counts(h: Harness) {
         ],
     };
     assert!(h.fetch_filtered(&two).await.is_none());
+    assert!(
+        !two.is_compatible(&version(2, 5)) && two.is_compatible(&version(1, 5)),
+        "the filter itself says so"
+    );
 }
 
 async fn acks_without_a_pin_keep_it(h: Harness) {

@@ -8,7 +8,7 @@ use crate::events;
 use crate::harness::{Harness, LOCK, secs};
 use crate::items::{activity, activity_completed, activity_in_session, signal, start};
 use crate::turn::Turn;
-use crate::waiting::{keeps_waiting, poll_once};
+use crate::waiting::{keeps_waiting, poll_once, polled};
 
 cases! { $ dropped_futures as dropped_futures_cases:
     a_dropped_parked_orchestration_fetch_takes_nothing,
@@ -16,12 +16,15 @@ cases! { $ dropped_futures as dropped_futures_cases:
     work_assigned_to_a_dropped_orchestration_fetch_is_given_back,
     work_assigned_to_a_dropped_work_fetch_is_given_back,
     a_session_claimed_for_a_dropped_fetch_is_free_again,
-    an_orchestration_fetch_dropped_after_any_poll_takes_nothing,
-    a_work_fetch_dropped_after_any_poll_takes_nothing,
+    an_orchestration_fetch_dropped_at_any_await_takes_nothing,
+    a_work_fetch_dropped_at_any_await_takes_nothing,
     a_dropped_orchestration_ack_happened_whole_or_not_at_all,
     a_dropped_work_ack_happened_whole_or_not_at_all,
     many_dropped_fetches_lose_nothing,
 }
+
+/// More polls than any call needs.
+const POLLS_MAX: usize = 100;
 
 type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, ProviderError>> + Send + 'a>>;
 
@@ -91,48 +94,42 @@ async fn a_session_claimed_for_a_dropped_fetch_is_free_again(h: Harness) {
     assert_eq!((item, attempts), (activity_in_session("i", 1, "s"), 1));
 }
 
-async fn an_orchestration_fetch_dropped_after_any_poll_takes_nothing(h: Harness) {
+async fn an_orchestration_fetch_dropped_at_any_await_takes_nothing(h: Harness) {
     h.send(start("i")).await;
-    for polls in 1..=8 {
-        let mut fetch: Answer<'_, _> = Box::pin(h.fetch_orchestration_item(LOCK, secs(1), None));
-        for _ in 0..polls {
-            if let Some(fetched) = poll_once(&mut fetch).await {
-                let (_, token, attempts) = fetched.unwrap().expect("the message waits");
-                assert_eq!(attempts, 1, "nobody was handed the message before");
-                h.abandon_orchestration_item(&token, None, true).await.unwrap();
-                break;
-            }
-            tokio::task::yield_now().await;
+    for polls in 0..POLLS_MAX {
+        let mut fetch: Answer<'_, _> = Box::pin(h.fetch_orchestration_item(LOCK, secs(20), None));
+        if let Some(fetched) = polled(&mut fetch, polls).await {
+            let (_, _, attempts) = fetched.unwrap().expect("the message waits");
+            assert_eq!(attempts, 1, "nobody was handed the message before");
+            return;
         }
         drop(fetch);
         let fetched = h.fetched_in_time().await;
         assert_eq!(fetched.attempts, 1);
         h.abandon_orchestration_item(&fetched.token, None, true).await.unwrap();
     }
+    panic!("the fetch does not end after {POLLS_MAX} polls");
 }
 
-async fn a_work_fetch_dropped_after_any_poll_takes_nothing(h: Harness) {
+async fn a_work_fetch_dropped_at_any_await_takes_nothing(h: Harness) {
     h.queue(activity("i", 1)).await;
-    for polls in 1..=8 {
-        let mut fetch: Answer<'_, _> = Box::pin(h.fetch_work_item(LOCK, secs(1), None, &TagFilter::Any));
-        for _ in 0..polls {
-            if let Some(fetched) = poll_once(&mut fetch).await {
-                let (_, token, attempts) = fetched.unwrap().expect("the activity waits");
-                assert_eq!(attempts, 1, "nobody was handed the activity before");
-                h.abandon_work_item(&token, None, true).await.unwrap();
-                break;
-            }
-            tokio::task::yield_now().await;
+    for polls in 0..POLLS_MAX {
+        let mut fetch: Answer<'_, _> = Box::pin(h.fetch_work_item(LOCK, secs(20), None, &TagFilter::Any));
+        if let Some(fetched) = polled(&mut fetch, polls).await {
+            let (_, _, attempts) = fetched.unwrap().expect("the activity waits");
+            assert_eq!(attempts, 1, "nobody was handed the activity before");
+            return;
         }
         drop(fetch);
         let work = h.fetched_work_in_time().await;
         assert_eq!(work.attempts, 1);
         h.abandon_work_item(&work.token, None, true).await.unwrap();
     }
+    panic!("the fetch does not end after {POLLS_MAX} polls");
 }
 
 async fn a_dropped_orchestration_ack_happened_whole_or_not_at_all(h: Harness) {
-    for polls in 1..=6 {
+    for polls in 0..POLLS_MAX {
         let instance = format!("i{polls}");
         h.create(&instance).await;
         h.send(signal(&instance, "go")).await;
@@ -144,19 +141,15 @@ async fn a_dropped_orchestration_ack_happened_whole_or_not_at_all(h: Harness) {
             .message(signal(&instance, "next"));
         let provider = h.provider();
         let mut ack: Answer<'_, ()> = Box::pin(turn.ack(&*provider, &fetched.token));
-        for _ in 0..polls {
-            if poll_once(&mut ack).await.is_some() {
-                break;
-            }
-            tokio::task::yield_now().await;
-        }
+        let ended = polled(&mut ack, polls).await.is_some();
         drop(ack);
-        // Whatever was under way when the future was dropped is decided before a later write.
+        h.settle().await;
         let again = Turn::of(&instance, 1).event(4, events::scheduled()).ack(&*h, &fetched.token).await;
         let work = h.drain_work().await;
         let status = h.get_custom_status(&instance, 0).await.unwrap();
         let value = h.get_kv_value(&instance, "k").await.unwrap();
         if again.is_ok() {
+            assert!(!ended, "what was acknowledged has happened");
             assert_eq!(h.event_ids(&instance).await, [1, 4]);
             assert_eq!((work, status, value), (vec![], None, None));
             assert!(h.fetch().await.is_none());
@@ -167,28 +160,33 @@ async fn a_dropped_orchestration_ack_happened_whole_or_not_at_all(h: Harness) {
             assert_eq!(value.as_deref(), Some("v"));
             assert_eq!(h.fetched().await.item.messages, [signal(&instance, "next")]);
         }
+        if ended {
+            return;
+        }
     }
+    panic!("the ack does not end after {POLLS_MAX} polls");
 }
 
 async fn a_dropped_work_ack_happened_whole_or_not_at_all(h: Harness) {
     h.create("i").await;
-    for polls in 1..=6 {
-        h.queue(activity("i", polls)).await;
+    for polls in 0..POLLS_MAX {
+        h.queue(activity("i", 7)).await;
         let work = h.fetched_work().await;
         let mut ack: Answer<'_, ()> =
-            Box::pin(h.ack_work_item(&work.token, Some(activity_completed("i", polls))));
-        for _ in 0..polls {
-            if poll_once(&mut ack).await.is_some() {
-                break;
-            }
-            tokio::task::yield_now().await;
-        }
+            Box::pin(h.ack_work_item(&work.token, Some(activity_completed("i", 7))));
+        let ended = polled(&mut ack, polls).await.is_some();
         drop(ack);
-        let again = h.ack_work_item(&work.token, Some(activity_completed("i", polls))).await;
+        h.settle().await;
+        let again = h.ack_work_item(&work.token, Some(activity_completed("i", 7))).await;
+        assert!(again.is_err() || !ended, "what was acknowledged has happened");
         let fetched = h.fetched().await;
-        assert_eq!(fetched.item.messages, [activity_completed("i", polls)], "once, whether {again:?} or not");
+        assert_eq!(fetched.item.messages, [activity_completed("i", 7)], "once, whether {again:?} or not");
         Turn::of("i", 1).ack(&*h, &fetched.token).await.unwrap();
+        if ended {
+            return;
+        }
     }
+    panic!("the ack does not end after {POLLS_MAX} polls");
 }
 
 async fn many_dropped_fetches_lose_nothing(h: Harness) {

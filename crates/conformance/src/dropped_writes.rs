@@ -1,57 +1,63 @@
-//! The writing verbs, dropped after any number of polls: they happened whole or not at all.
+//! The writing verbs, dropped at each await until they end: they happened whole or not at all.
 
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use everturn_core::Event;
-use everturn_provider::management::PruneOptions;
-use everturn_provider::{ProviderError, Stamp};
+use everturn_provider::management::{InstanceFilter, PruneOptions};
+use everturn_provider::{LockKind, LockRenewal, ProviderError, Stamp};
 
 use crate::events;
-use crate::harness::{Harness, LOCK, lock_lost};
-use crate::items::{activity, signal, start};
+use crate::harness::{Harness, LOCK, PAST_LOCK};
+use crate::items::{activity, activity_in_session, signal, start};
 use crate::turn::{Turn, checking_in};
-use crate::waiting::poll_once;
+use crate::waiting::polled;
 
 cases! { $ dropped_writes as dropped_writes_cases:
     a_dropped_commit_checks_in_if_it_happened,
     a_dropped_orchestration_abandon_refunds_once_or_not_at_all,
     a_dropped_work_abandon_refunds_once_or_not_at_all,
     a_dropped_renewal_leaves_the_lock_to_its_holder,
+    a_dropped_renewal_of_many_leaves_the_locks_to_their_holder,
+    a_dropped_session_renewal_extends_all_leases_or_none,
+    a_dropped_session_sweep_removes_all_or_none,
     a_dropped_enqueue_sends_once_or_not_at_all,
     a_dropped_append_is_whole_or_nothing,
     a_dropped_delete_removes_all_or_nothing,
     a_dropped_prune_removes_all_or_nothing,
+    a_dropped_bulk_delete_removes_all_or_nothing,
+    a_dropped_bulk_prune_removes_all_or_nothing,
 }
 
-/// So many polls are tried: more than any write needs.
-const POLLS: u64 = 6;
+/// More polls than any write needs.
+const POLLS_MAX: usize = 100;
 
-/// Polls a call at most so often, drops it, and waits until whatever it began is decided. Returns its answer if it gave
-/// one.
-async fn dropped<T>(
+/// Polls a call so often, drops it, and waits until whatever it began is decided. Returns whether it had ended.
+async fn dropped<T: std::fmt::Debug>(
     h: &Harness,
-    polls: u64,
+    polls: usize,
     call: impl Future<Output = Result<T, ProviderError>> + Send,
-) -> Option<Result<T, ProviderError>> {
+) -> bool {
     let mut call: Pin<Box<_>> = Box::pin(call);
-    let mut answer = None;
-    for _ in 0..polls {
-        answer = poll_once(&mut call).await;
-        if answer.is_some() {
-            break;
-        }
-        tokio::task::yield_now().await;
-    }
+    let answer = polled(&mut call, polls).await;
     drop(call);
-    // A later write is answered after every earlier one is decided.
-    lock_lost(h.renew_work_item_lock("never issued", LOCK).await);
-    answer
+    h.settle().await;
+    answer.map(Result::unwrap).is_some()
+}
+
+/// Drops something before its first poll, then after one more poll each time, until it ended before it could be dropped.
+async fn at_each_await(mut drop_after: impl AsyncFnMut(usize) -> bool) {
+    for polls in 0..POLLS_MAX {
+        if drop_after(polls).await {
+            return;
+        }
+    }
+    panic!("it does not end after {POLLS_MAX} polls");
 }
 
 async fn a_dropped_commit_checks_in_if_it_happened(h: Harness) {
-    for polls in 1..=POLLS {
+    at_each_await(async |polls| {
         let instance = format!("i{polls}");
         h.create(&instance).await;
         h.send(signal(&instance, "go")).await;
@@ -63,124 +69,260 @@ async fn a_dropped_commit_checks_in_if_it_happened(h: Harness) {
         let commit = checking_in(commit, move || {
             counted.fetch_add(1, Ordering::SeqCst);
         });
-        drop(dropped(&h, polls, h.commit_turn(&commit)).await);
+        let ended = dropped(&h, polls, h.commit_turn(&commit)).await;
         let happened = h.event_ids(&instance).await == [1, 2];
+        assert!(happened || !ended, "what was acknowledged has happened");
         let expected = usize::from(happened && h.factory().keeps_stamps());
         assert_eq!(check_ins.load(Ordering::SeqCst), expected);
         if !happened {
             Turn::of(&instance, 1).ack(&*h, &fetched.token).await.unwrap();
         }
-    }
+        ended
+    })
+    .await;
 }
 
 async fn a_dropped_orchestration_abandon_refunds_once_or_not_at_all(h: Harness) {
-    for polls in 1..=POLLS {
+    at_each_await(async |polls| {
         let instance = format!("i{polls}");
         h.send(start(&instance)).await;
         let first = h.fetched().await;
-        drop(dropped(&h, polls, h.abandon_orchestration_item(&first.token, None, true)).await);
+        let ended = dropped(&h, polls, h.abandon_orchestration_item(&first.token, None, true)).await;
         // Refused if the dropped one happened.
-        drop(h.abandon_orchestration_item(&first.token, None, true).await);
+        let again = h.abandon_orchestration_item(&first.token, None, true).await;
+        assert!(again.is_err() || !ended, "what was acknowledged has happened");
         let again = h.fetched().await;
         assert_eq!((again.item.instance.as_str(), again.attempts), (&*instance, 1));
         Turn::beginning(&instance, 1).ack(&*h, &again.token).await.unwrap();
-    }
+        ended
+    })
+    .await;
 }
 
 async fn a_dropped_work_abandon_refunds_once_or_not_at_all(h: Harness) {
-    for polls in 1..=POLLS {
-        h.queue(activity("i", polls)).await;
+    at_each_await(async |polls| {
+        h.queue(activity("i", 7)).await;
         let first = h.fetched_work().await;
-        drop(dropped(&h, polls, h.abandon_work_item(&first.token, None, true)).await);
+        let ended = dropped(&h, polls, h.abandon_work_item(&first.token, None, true)).await;
         // Refused if the dropped one happened.
-        drop(h.abandon_work_item(&first.token, None, true).await);
+        let again = h.abandon_work_item(&first.token, None, true).await;
+        assert!(again.is_err() || !ended, "what was acknowledged has happened");
         let again = h.fetched_work().await;
-        assert_eq!((again.id(), again.attempts), (polls, 1));
+        assert_eq!(again.attempts, 1);
         h.ack_work_item(&again.token, None).await.unwrap();
-    }
+        ended
+    })
+    .await;
 }
 
 async fn a_dropped_renewal_leaves_the_lock_to_its_holder(h: Harness) {
-    for polls in 1..=POLLS {
-        h.queue(activity("i", polls)).await;
-        h.send(start(&format!("i{polls}"))).await;
+    at_each_await(async |polls| {
+        let instance = format!("i{polls}");
+        h.queue(activity("i", 7)).await;
+        h.send(start(&instance)).await;
         let (work, turn) = (h.fetched_work().await, h.fetched().await);
-        drop(dropped(&h, polls, h.renew_work_item_lock(&work.token, LOCK)).await);
-        drop(dropped(&h, polls, h.renew_orchestration_item_lock(&turn.token, LOCK)).await);
+        let work_ended = dropped(&h, polls, h.renew_work_item_lock(&work.token, LOCK)).await;
+        let turn_ended = dropped(&h, polls, h.renew_orchestration_item_lock(&turn.token, LOCK)).await;
         assert!(h.fetch_work().await.is_none());
         assert!(h.fetch().await.is_none());
         h.ack_work_item(&work.token, None).await.unwrap();
-        Turn::beginning(&format!("i{polls}"), 1).ack(&*h, &turn.token).await.unwrap();
+        Turn::beginning(&instance, 1).ack(&*h, &turn.token).await.unwrap();
+        work_ended && turn_ended
+    })
+    .await;
+}
+
+async fn a_dropped_renewal_of_many_leaves_the_locks_to_their_holder(h: Harness) {
+    at_each_await(async |polls| {
+        let instance = format!("i{polls}");
+        h.queue(activity("i", 7)).await;
+        h.send(start(&instance)).await;
+        let (work, turn) = (h.fetched_work().await, h.fetched().await);
+        let renewal = |kind, token: &str| LockRenewal { kind, token: token.to_owned(), extend_for: LOCK };
+        let renewals =
+            [renewal(LockKind::WorkItem, &work.token), renewal(LockKind::Orchestration, &turn.token)];
+        let ended = dropped(&h, polls, async {
+            h.renew_locks(&renewals).await.into_iter().collect::<Result<(), _>>()
+        })
+        .await;
+        assert!(h.fetch_work().await.is_none());
+        assert!(h.fetch().await.is_none());
+        h.ack_work_item(&work.token, None).await.unwrap();
+        Turn::beginning(&instance, 1).ack(&*h, &turn.token).await.unwrap();
+        ended
+    })
+    .await;
+}
+
+/// Two sessions of one owner whose activities are done; the lease is as long as the locks are.
+async fn two_sessions(h: &Harness, names: [&str; 2]) {
+    for name in names {
+        h.queue(activity_in_session("i", 7, name)).await;
+    }
+    for _ in names {
+        let work = h.fetch_work_as("owner", LOCK).await.unwrap();
+        h.ack_work_item(&work.token, None).await.unwrap();
     }
 }
 
+async fn a_dropped_session_renewal_extends_all_leases_or_none(h: Harness) {
+    at_each_await(async |polls| {
+        let (first, second) = (format!("first {polls}"), format!("second {polls}"));
+        two_sessions(&h, [&first, &second]).await;
+        let ended = dropped(&h, polls, h.renew_session_lock(&["owner"], 3 * LOCK, LOCK)).await;
+        h.pass(PAST_LOCK);
+        for name in [&first, &second] {
+            h.queue(activity_in_session("i", 7, name)).await;
+        }
+        let mut claimed = Vec::new();
+        while let Some(work) = h.fetch_work_as("other", LOCK).await {
+            claimed.push(work);
+        }
+        let expected: &[usize] = if ended { &[0] } else { &[0, 2] };
+        assert!(expected.contains(&claimed.len()), "{} of 2 leases were extended", 2 - claimed.len());
+        while let Some(work) = h.fetch_work_as("owner", LOCK).await {
+            claimed.push(work);
+        }
+        assert_eq!(claimed.len(), 2);
+        for work in claimed {
+            h.ack_work_item(&work.token, None).await.unwrap();
+        }
+        h.pass(4 * LOCK);
+        ended
+    })
+    .await;
+}
+
+async fn a_dropped_session_sweep_removes_all_or_none(h: Harness) {
+    at_each_await(async |polls| {
+        two_sessions(&h, ["first", "second"]).await;
+        h.pass(PAST_LOCK);
+        let ended = dropped(&h, polls, h.cleanup_orphaned_sessions(LOCK)).await;
+        let left = h.cleanup_orphaned_sessions(LOCK).await.unwrap();
+        assert!(left == 0 || (left == 2 && !ended), "{left} of 2 sessions were left");
+        ended
+    })
+    .await;
+}
+
 async fn a_dropped_enqueue_sends_once_or_not_at_all(h: Harness) {
-    for polls in 1..=POLLS {
+    at_each_await(async |polls| {
         let instance = format!("i{polls}");
-        let answer = dropped(&h, polls, h.enqueue_for_orchestrator(start(&instance), None)).await;
+        let sent = dropped(&h, polls, h.enqueue_for_orchestrator(start(&instance), None)).await;
         match h.fetch().await {
             Some(fetched) => {
                 assert_eq!(fetched.item.messages, [start(&instance)]);
                 Turn::beginning(&instance, 1).ack(&*h, &fetched.token).await.unwrap();
             }
-            None => assert!(answer.is_none(), "what was acknowledged is there"),
+            None => assert!(!sent, "what was acknowledged is there"),
         }
-        let answer = dropped(&h, polls, h.enqueue_for_worker(activity("i", polls))).await;
+        let queued = dropped(&h, polls, h.enqueue_for_worker(activity("i", 7))).await;
         match h.drain_work().await.as_slice() {
-            [] => assert!(answer.is_none(), "what was acknowledged is there"),
-            sent => assert_eq!(sent, [polls]),
+            [] => assert!(!queued, "what was acknowledged is there"),
+            sent => assert_eq!(sent, [7]),
         }
-    }
+        sent && queued
+    })
+    .await;
 }
 
 async fn a_dropped_append_is_whole_or_nothing(h: Harness) {
-    for polls in 1..=POLLS {
+    at_each_await(async |polls| {
         let instance = format!("i{polls}");
         let event =
             |id| Event::stamped(id, instance.clone(), 1, None, 5, events::signalled(&format!("event {id}")));
         let append = h.append_with_execution(&instance, 1, (1..=3).map(event).collect());
-        let answer = dropped(&h, polls, append).await;
+        let ended = dropped(&h, polls, append).await;
         let ids = h.event_ids(&instance).await;
-        assert!(ids == [1, 2, 3] || (ids.is_empty() && answer.is_none()), "{ids:?} after {answer:?}");
-    }
+        assert!(ids == [1, 2, 3] || (ids.is_empty() && !ended), "{ids:?}");
+        ended
+    })
+    .await;
+}
+
+/// Makes a completed instance with a row in each queue.
+async fn complete_with_rows(h: &Harness, instance: &str) {
+    let turn = Turn::beginning(instance, 1)
+        .event(2, events::kv_set("k", "v"))
+        .activity(activity(instance, 2))
+        .completing(3, "done");
+    h.begin(instance, turn).await;
+    h.send(signal(instance, "late")).await;
+}
+
+/// Whether the instance is there, whole; if not, nothing of it is.
+async fn is_whole(h: &Harness, instance: &str) -> bool {
+    let exists = h.admin().get_instance_info(instance).await.is_ok();
+    let (kept, key) = (h.event_ids(instance).await.len(), h.get_kv_value(instance, "k").await.unwrap());
+    let rows = (h.messages_waiting().await, h.activities_waiting().await);
+    let expected = if exists { (3, Some("v".to_owned()), (1, 1)) } else { (0, None, (0, 0)) };
+    assert_eq!((kept, key, rows), expected);
+    exists
 }
 
 async fn a_dropped_delete_removes_all_or_nothing(h: Harness) {
-    for polls in 1..=POLLS {
+    at_each_await(async |polls| {
         let instance = format!("i{polls}");
-        let turn = Turn::beginning(&instance, 1)
-            .event(2, events::kv_set("k", "v"))
-            .activity(activity(&instance, 2))
-            .completing(3, "done");
-        h.begin(&instance, turn).await;
-        h.send(signal(&instance, "late")).await;
-        let answer = dropped(&h, polls, h.admin().delete_instance(&instance, false)).await;
-        let exists = h.admin().get_instance_info(&instance).await.is_ok();
-        assert!(!exists || answer.is_none(), "what was acknowledged has happened");
-        let (kept, key) = (h.event_ids(&instance).await.len(), h.get_kv_value(&instance, "k").await.unwrap());
-        let rows = (h.messages_waiting().await, h.activities_waiting().await);
-        let expected = if exists { (3, Some("v".to_owned()), (1, 1)) } else { (0, None, (0, 0)) };
-        assert_eq!((kept, key, rows), expected);
-        if exists {
+        complete_with_rows(&h, &instance).await;
+        let ended = dropped(&h, polls, h.admin().delete_instance(&instance, false)).await;
+        if is_whole(&h, &instance).await {
+            assert!(!ended, "what was acknowledged has happened");
             h.admin().delete_instance(&instance, false).await.unwrap();
         }
-    }
+        ended
+    })
+    .await;
+}
+
+async fn a_dropped_bulk_delete_removes_all_or_nothing(h: Harness) {
+    at_each_await(async |polls| {
+        let instance = format!("i{polls}");
+        complete_with_rows(&h, &instance).await;
+        let ended = dropped(&h, polls, h.admin().delete_instance_bulk(InstanceFilter::default())).await;
+        if is_whole(&h, &instance).await {
+            assert!(!ended, "what was acknowledged has happened");
+            h.admin().delete_instance(&instance, false).await.unwrap();
+        }
+        ended
+    })
+    .await;
+}
+
+/// Whether an instance of four executions has them all; if not, only the last one is left.
+async fn has_all_executions(h: &Harness, instance: &str) -> bool {
+    let left = h.admin().list_executions(instance).await.unwrap();
+    let read = [
+        h.read_with_execution(instance, 1).await.unwrap().len(),
+        h.read_with_execution(instance, 4).await.unwrap().len(),
+    ];
+    assert!(
+        (left == [1, 2, 3, 4] && read == [2, 1]) || (left == [4] && read == [0, 1]),
+        "{left:?} {read:?} of {instance}"
+    );
+    left.len() > 1
 }
 
 async fn a_dropped_prune_removes_all_or_nothing(h: Harness) {
-    for polls in 1..=POLLS {
+    at_each_await(async |polls| {
         let instance = format!("i{polls}");
         h.create_with_executions(&instance, 4).await;
-        let prune = h.admin().prune_executions(&instance, PruneOptions::default());
-        let answer = dropped(&h, polls, prune).await;
-        let left = h.admin().list_executions(&instance).await.unwrap();
-        let read: Vec<usize> = [
-            h.read_with_execution(&instance, 1).await.unwrap().len(),
-            h.read_with_execution(&instance, 4).await.unwrap().len(),
-        ]
-        .into();
-        let is_pruned = left == [4] && read == [0, 1];
-        let is_whole = left == [1, 2, 3, 4] && read == [2, 1] && answer.is_none();
-        assert!(is_pruned || is_whole, "{left:?} {read:?} after {answer:?}");
-    }
+        let ended = dropped(&h, polls, h.admin().prune_executions(&instance, PruneOptions::default())).await;
+        assert!(!(has_all_executions(&h, &instance).await && ended), "what was acknowledged has happened");
+        ended
+    })
+    .await;
+}
+
+async fn a_dropped_bulk_prune_removes_all_or_nothing(h: Harness) {
+    at_each_await(async |polls| {
+        let (first, second) = (format!("first {polls}"), format!("second {polls}"));
+        h.create_with_executions(&first, 4).await;
+        h.create_with_executions(&second, 4).await;
+        let prune = h.admin().prune_executions_bulk(InstanceFilter::default(), PruneOptions::default());
+        let ended = dropped(&h, polls, prune).await;
+        let left = (has_all_executions(&h, &first).await, has_all_executions(&h, &second).await);
+        assert!(left == (false, false) || (left == (true, true) && !ended), "{left:?}");
+        ended
+    })
+    .await;
 }

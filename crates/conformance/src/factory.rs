@@ -14,7 +14,7 @@ pub enum WorkerRowDamage {
     ItemAndIdentity,
 }
 
-/// One store, and the means to open, age and damage it.
+/// One store, and the means to open, age and damage it, and to see what no method tells.
 #[async_trait]
 pub trait ProviderFactory: Send + Sync {
     /// The clock the provider goes by.
@@ -37,6 +37,10 @@ pub trait ProviderFactory: Send + Sync {
         event_id: u64,
     );
 
+    /// How often each message that waits for an instance was fetched, oldest first; `None` if nobody but the provider
+    /// can see its rows.
+    async fn message_attempts(&self, provider: &Arc<dyn Provider>, instance: &str) -> Option<Vec<u32>>;
+
     /// Makes every orchestrator-queue row of an instance undecodable; `false` if that cannot be done.
     async fn damage_orchestrator_rows(&self, _provider: &Arc<dyn Provider>, _instance: &str) -> bool {
         false
@@ -50,6 +54,13 @@ pub trait ProviderFactory: Send + Sync {
         _damage: WorkerRowDamage,
     ) -> bool {
         false
+    }
+
+    /// Waits until whatever a dropped call left under way is decided. By default a write that changes nothing: most
+    /// stores answer it after all earlier ones.
+    async fn settle(&self, provider: &Arc<dyn Provider>) {
+        let admin = provider.as_management_capability().expect("the provider has a management side");
+        admin.delete_instances_atomic(&[], false).await.expect("nothing is deleted");
     }
 
     /// Whether a fetch waits for work. One that cannot wait returns at once, and its caller paces itself.

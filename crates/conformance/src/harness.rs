@@ -96,6 +96,16 @@ impl Harness {
         self.factory.damage_event(&self.provider, instance, execution_id, event_id).await;
     }
 
+    /// Waits until whatever a dropped call left under way is decided.
+    pub(crate) async fn settle(&self) {
+        self.factory.settle(&self.provider).await;
+    }
+
+    /// How often each message that waits for this instance was fetched; `None` if that cannot be seen.
+    pub(crate) async fn message_attempts(&self, instance: &str) -> Option<Vec<u32>> {
+        self.factory.message_attempts(&self.provider, instance).await
+    }
+
     pub(crate) async fn damage_orchestrator_rows(&self, instance: &str) -> bool {
         self.factory.damage_orchestrator_rows(&self.provider, instance).await
     }

@@ -14,6 +14,7 @@
 //! #     fn clock(&self) -> Arc<ManualClock> { unimplemented!() }
 //! #     async fn open(&self) -> Arc<dyn Provider> { unimplemented!() }
 //! #     async fn damage_event(&self, _: &Arc<dyn Provider>, _: &str, _: u64, _: u64) { unimplemented!() }
+//! #     async fn message_attempts(&self, _: &Arc<dyn Provider>, _: &str) -> Option<Vec<u32>> { None }
 //! # }
 //! everturn_conformance::provider_tests!(MyFactory::new());
 //! everturn_conformance::model_test!(MyFactory::new(), cases: 256);

@@ -12,6 +12,7 @@ cases! { $ poison as poison_cases:
     a_batch_reports_the_highest_count,
     every_message_of_a_batch_is_counted,
     refunds_stop_at_zero,
+    the_stored_count_is_that_of_each_message,
     a_second_activity_starts_at_one,
 }
 
@@ -97,6 +98,26 @@ async fn refunds_stop_at_zero(h: Harness) {
         assert_eq!(work.attempts, 1);
         h.abandon_work_item(&work.token, None, true).await.unwrap();
     }
+}
+
+async fn the_stored_count_is_that_of_each_message(h: Harness) {
+    let Some(none) = h.message_attempts("i").await else { return };
+    assert!(none.is_empty(), "nothing waits: {none:?}");
+    let counts = async || h.message_attempts("i").await.unwrap();
+    h.send(start("i")).await;
+    assert_eq!(counts().await, [0], "nobody fetched it");
+    let fetched = h.fetched().await;
+    h.send(signal("i", "late")).await;
+    assert_eq!(counts().await, [1, 0]);
+    h.abandon_orchestration_item(&fetched.token, None, true).await.unwrap();
+    assert_eq!(counts().await, [0, 0], "taken back, from what was fetched only");
+    let fetched = h.fetched().await;
+    h.abandon_orchestration_item(&fetched.token, None, false).await.unwrap();
+    h.send_later(signal("i", "later"), secs(5)).await;
+    let fetched = h.fetched().await;
+    assert_eq!(counts().await, [2, 2, 0]);
+    Turn::beginning("i", 1).ack(&*h, &fetched.token).await.unwrap();
+    assert_eq!(counts().await, [0], "the ack took away what was fetched, and that only");
 }
 
 async fn a_second_activity_starts_at_one(h: Harness) {

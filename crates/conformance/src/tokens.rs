@@ -1,15 +1,16 @@
-//! Every method that takes a lock token, with every kind of token.
+//! The fencing table: every method that takes a lock token, with every kind of token. All that can be seen of the store
+//! is compared before and after.
 
 use everturn_provider::{LockKind, LockRenewal, Provider, ProviderError, Stamp};
 
 use crate::events;
 use crate::harness::{Harness, LOCK, PAST_LOCK, lock_lost, secs};
-use crate::image::image;
+use crate::image::{image, image_of_instances};
 use crate::items::{activity, activity_completed, signal, start};
 use crate::turn::Turn;
 
 cases! { $ tokens as tokens_cases:
-    the_right_token_is_accepted,
+    the_right_token_is_accepted_and_changes_its_own_instance_only,
     an_expired_token_is_refused,
     a_token_of_the_other_kind_is_refused,
     a_token_used_for_an_ack_is_refused,
@@ -123,11 +124,13 @@ impl Held {
     /// Calls the method with a token that must not work, and compares all that can be seen.
     async fn assert_refused(&self, h: &Harness, token: &str) {
         let method = self.method;
-        let before = image(h, &[&self.instance]).await;
+        let everybody = METHODS.map(|method| format!("{method:?}"));
+        let everybody = everybody.each_ref().map(String::as_str);
+        let before = image(h, &everybody).await;
         let answer = method.call(&**h, self, token).await;
         assert!(answer.is_err(), "{method:?} took a token it must refuse");
         lock_lost(answer);
-        assert_eq!(image(h, &[&self.instance]).await, before, "{method:?} changed something");
+        assert_eq!(image(h, &everybody).await, before, "{method:?} changed something");
     }
 
     /// The holders of both locks can still do their work: nobody else's call took anything from them.
@@ -154,11 +157,41 @@ async fn held(h: &Harness) -> Vec<Held> {
     all
 }
 
-async fn the_right_token_is_accepted(h: Harness) {
-    for held in held(&h).await {
-        let answer = held.method.call(&*h, &held, held.token()).await;
-        assert!(answer.is_ok(), "{:?}: {answer:?}", held.method);
+async fn the_right_token_is_accepted_and_changes_its_own_instance_only(h: Harness) {
+    let all = held(&h).await;
+    for held in &all {
+        let method = held.method;
+        let others: Vec<&str> =
+            all.iter().map(|held| &*held.instance).filter(|id| *id != held.instance).collect();
+        let before = (image_of_instances(&h, &others).await, image(&h, &[&held.instance]).await);
+        let answer = method.call(&*h, held, held.token()).await;
+        assert!(answer.is_ok(), "{method:?}: {answer:?}");
+        assert_eq!(image_of_instances(&h, &others).await, before.0, "{method:?} changed another instance");
+        let is_renewal = matches!(
+            method,
+            RenewOrchestrationItemLock | RenewLocksOrchestration | RenewWorkItemLock | RenewLocksWorkItem
+        );
+        // An activity that ended silently leaves no trace; a renewal is seen when the lock would have expired.
+        let leaves_no_trace = is_renewal || method == AckWorkItemSilently;
+        let after = image(&h, &[&held.instance]).await;
+        assert_eq!(after == before.1, leaves_no_trace, "{method:?} from\n{}to\n{after}", before.1);
     }
+    h.pass(PAST_LOCK);
+    let mut turns = Vec::new();
+    while let Some(fetched) = h.fetch().await {
+        turns.push(fetched.item.instance);
+    }
+    let mut works = Vec::new();
+    while let Some(work) = h.fetch_work().await {
+        works.push(work.item.instance().to_owned());
+    }
+    for renewed in [RenewOrchestrationItemLock, RenewLocksOrchestration] {
+        assert!(!turns.contains(&format!("{renewed:?}")), "{renewed:?} extended the lock: {turns:?}");
+    }
+    for renewed in [RenewWorkItemLock, RenewLocksWorkItem] {
+        assert!(!works.contains(&format!("{renewed:?}")), "{renewed:?} extended the lock: {works:?}");
+    }
+    assert!(!works.contains(&format!("{AckWorkItemSilently:?}")), "the activity is gone: {works:?}");
 }
 
 async fn an_expired_token_is_refused(h: Harness) {

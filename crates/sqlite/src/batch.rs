@@ -381,7 +381,8 @@ impl Writer {
     }
 }
 
-struct NoInlet;
+/// Nothing comes while the batch is open.
+pub(crate) struct NoInlet;
 
 impl Inlet for NoInlet {
     fn open(&mut self, _window: Duration) {}

@@ -40,7 +40,7 @@ pub(crate) fn flag(row: &Row<'_>, column: usize) -> rusqlite::Result<bool> {
 /// A column's text; what is no text is an error that names the column.
 pub(crate) fn nullable(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<String>> {
     row.get(column).map_err(|error| match error {
-        rusqlite::Error::FromSqlConversionFailure(..) => {
+        rusqlite::Error::FromSqlConversionFailure(..) | rusqlite::Error::Utf8Error(..) => {
             let name = row.as_ref().column_name(column).unwrap_or_default();
             rusqlite::Error::InvalidColumnType(column, format!("{name} (not UTF-8)"), Type::Text)
         }

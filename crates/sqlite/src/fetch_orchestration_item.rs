@@ -271,7 +271,12 @@ async fn complete(provider: &SqliteProvider, turn: AssignedTurn) -> Result<Fetch
         Origin::History => {
             let named = if warm.is_some() {
                 // Rare: no turn has named it yet. Memory has its history, but its name comes with the answer.
-                name_in_history(&read::events(provider, key, execution_id).await?)
+                match read::events(provider, key, execution_id).await {
+                    Ok(events) => name_in_history(&events),
+                    // What memory has is whole; only the name is not found.
+                    Err(error) if error.is_damaged() => None,
+                    Err(error) => return Err(error),
+                }
             } else {
                 name_in_history(&history)
             };

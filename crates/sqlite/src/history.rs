@@ -24,6 +24,7 @@ pub(crate) struct Delta {
     bytes: usize,
     carried_count: usize,
     start_event_id: Option<i64>,
+    /// The one with the greatest id: events may be appended in any order.
     outcome_event_id: Option<i64>,
 }
 
@@ -44,7 +45,7 @@ impl Delta {
                     delta.carried_count = carry_forward_events.as_ref().map_or(0, Vec::len);
                 }
                 EventKind::OrchestrationCompleted { .. } | EventKind::OrchestrationFailed { .. } => {
-                    delta.outcome_event_id = Some(event_id);
+                    delta.outcome_event_id = delta.outcome_event_id.max(Some(event_id));
                 }
                 _ => {}
             }
@@ -85,7 +86,8 @@ const INSERT_EXECUTION: &str = "INSERT INTO executions (instance_key, execution_
      ON CONFLICT (instance_key, execution_id) DO UPDATE SET \
      event_count = min(event_count, 4611686018427387903) + ?4, \
      event_bytes = min(event_bytes, 4611686018427387903) + ?5, carried_count = max(carried_count, ?6), \
-     start_event_id = coalesce(start_event_id, ?7), outcome_event_id = coalesce(?8, outcome_event_id), \
+     start_event_id = coalesce(start_event_id, ?7), \
+     outcome_event_id = coalesce(max(outcome_event_id, ?8), ?8, outcome_event_id), \
      pinned_engine_version = coalesce(?9, pinned_engine_version)";
 const INSERT_EVENT: &str =
     "INSERT INTO history (instance_key, execution_id, event_id, event_data) VALUES (?1, ?2, ?3, ?4)";

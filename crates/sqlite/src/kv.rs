@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use everturn_core::{Event, EventKind, KvEntry};
 use rusqlite::{Connection, OptionalExtension, params};
 
+use crate::columns;
 use crate::moment::{stored_ms, unsigned};
 use crate::operation::Failure;
 
@@ -89,12 +90,13 @@ pub(crate) fn snapshot(conn: &Connection, key: i64) -> rusqlite::Result<HashMap<
     let mut delta = conn.prepare_cached(SELECT_DELTA)?;
     let mut rows = delta.query([key])?;
     while let Some(row) = rows.next()? {
-        let _readable: (String, Option<String>) = (row.get(0)?, row.get(1)?);
+        columns::name(row, 0)?;
+        columns::nullable(row, 1)?;
     }
     conn.prepare_cached(SELECT_SNAPSHOT)?
         .query_map([key], |row| {
             let last_updated_at_ms = unsigned(row.get(2)?);
-            Ok((row.get(0)?, KvEntry { value: row.get(1)?, last_updated_at_ms }))
+            Ok((columns::name(row, 0)?, KvEntry { value: columns::name(row, 1)?, last_updated_at_ms }))
         })?
         .collect()
 }
@@ -109,6 +111,6 @@ pub(crate) fn value(conn: &Connection, instance_id: &str, key: &str) -> rusqlite
 /// All keys as clients see them.
 pub(crate) fn all_values(conn: &Connection, instance_id: &str) -> rusqlite::Result<HashMap<String, String>> {
     conn.prepare_cached(SELECT_MERGED)?
-        .query_map([instance_id], |row| Ok((row.get(0)?, row.get(1)?)))?
+        .query_map([instance_id], |row| Ok((columns::name(row, 0)?, columns::name(row, 1)?)))?
         .collect()
 }

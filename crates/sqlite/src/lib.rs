@@ -44,6 +44,7 @@ mod url;
 mod waiters;
 mod watches;
 mod writer;
+mod writer_task;
 mod writer_thread;
 
 #[cfg(doctest)]

@@ -4,6 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use tokio::sync::Notify;
+
 use crate::writer::Letter;
 
 /// How long the writer stays awake with an empty mailbox.
@@ -16,6 +18,8 @@ pub(crate) struct Mailbox {
     /// Whether there is anything to take: a hint that can be read without the lock.
     full: AtomicBool,
     arrived: Condvar,
+    /// The same for a writer that is a task.
+    noticed: Notify,
 }
 
 #[derive(Default)]
@@ -60,7 +64,7 @@ impl Mailbox {
         let asleep = state.asleep;
         drop(state);
         if asleep {
-            self.arrived.notify_one();
+            self.wake();
         }
     }
 
@@ -85,7 +89,12 @@ impl Mailbox {
             state.closed = true;
         }
         drop(state);
+        self.wake();
+    }
+
+    fn wake(&self) {
         self.arrived.notify_one();
+        self.noticed.notify_one();
     }
 
     /// The writer is gone: whatever is still there is dropped, and its callers notice. Tells whether it was closed
@@ -122,6 +131,28 @@ impl Mailbox {
         state.asleep = false;
         self.full.store(false, Ordering::Release);
         Arrivals { letters: std::mem::take(&mut state.letters), closed: state.closed }
+    }
+
+    /// The same for a writer that is a task.
+    pub(crate) async fn take_in_task(&self, wait: Option<Duration>) -> Arrivals {
+        if !self.has_arrivals() {
+            match wait {
+                None => self.noticed.notified().await,
+                // Whether something came or the time is over shows below.
+                Some(wait) => drop(tokio::time::timeout(wait, self.noticed.notified()).await),
+            }
+        }
+        let mut state = self.state();
+        state.asleep = false;
+        self.full.store(false, Ordering::Release);
+        Arrivals { letters: std::mem::take(&mut state.letters), closed: state.closed }
+    }
+
+    /// Whether the writer need not sleep; if it must, whoever puts a letter down wakes it.
+    fn has_arrivals(&self) -> bool {
+        let mut state = self.state();
+        state.asleep = state.letters.is_empty() && !state.closed;
+        !state.asleep
     }
 
     /// Looks for letters a moment longer before falling asleep: the answer to what was just said is often close, and

@@ -14,18 +14,29 @@ use crate::process_lock::{self, OpeningLock, ProcessLock};
 use crate::shared::Shared;
 use crate::url::Location;
 use crate::writer::{Bounds, Writer};
-use crate::{checkpoint, inbox, pragmas, schema, writer_thread};
+use crate::{checkpoint, inbox, pragmas, schema, writer_task, writer_thread};
 
 /// The oldest SQLite that can be trusted with a log that several connections write and move: older ones can lose pages.
 const SQLITE_VERSION_MIN: i32 = 3_051_003;
 
-/// Opens the database on its writer's thread; returns what becomes true when that thread has ended.
+/// A connection to the file, through the file system of that name.
+pub(crate) fn connect(path: &Path, flags: OpenFlags, vfs: Option<&str>) -> rusqlite::Result<Connection> {
+    match vfs {
+        None => Connection::open_with_flags(path, flags),
+        Some(vfs) => Connection::open_with_flags_and_vfs(path, flags, vfs),
+    }
+}
+
+/// Opens the database and starts its writer; returns what becomes true when the writer has ended.
 pub(crate) async fn start(
     location: Location,
     options: SqliteOptions,
     mailbox: Arc<Mailbox>,
     shared: Arc<Shared>,
 ) -> Result<watch::Receiver<bool>, SqliteError> {
+    if options.writer_in_task {
+        return start_task(location, &options, mailbox, shared);
+    }
     let (opened, is_open) = oneshot::channel();
     let (end, ended) = watch::channel(false);
     let thread = move || {
@@ -54,6 +65,28 @@ pub(crate) async fn start(
         Ok(Err(error)) => Err(error),
         Err(_) => Err(SqliteError::closed("opening: the writer's thread ended")),
     }
+}
+
+/// Opens the database here and now, and starts its writer as a task.
+fn start_task(
+    location: Location,
+    options: &SqliteOptions,
+    mailbox: Arc<Mailbox>,
+    shared: Arc<Shared>,
+) -> Result<watch::Receiver<bool>, SqliteError> {
+    let (end, ended) = watch::channel(false);
+    let (writer, lock) = open(&location, options, Arc::clone(&mailbox), shared)?;
+    let end = End { mailbox: Arc::clone(&mailbox), location, end };
+    // Aborted or not, everything of it goes in this order: the writer with its connection, the lock, the word of its end.
+    let owned = (writer, lock, end);
+    // It ends when the mailbox is closed, and `ended` is how that is waited for.
+    drop(tokio::spawn(async move {
+        let (writer, lock, end) = owned;
+        let _end = end;
+        let _lock = lock;
+        writer_task::run(writer, &mailbox).await;
+    }));
+    Ok(ended)
 }
 
 /// Ends the writer if whoever opened the database left before it had it.
@@ -146,7 +179,7 @@ fn open_file(
     }
     process_lock::wait_for_closing(path);
     let lock = OpeningLock::take(path)?;
-    let mut conn = Connection::open_with_flags(path, flags)
+    let mut conn = connect(path, flags, options.vfs.as_deref())
         .map_err(|error| SqliteError::sqlite(format_args!("opening {}", path.display()), error))?;
     // Others may be opening the file, or recovering it.
     conn.busy_timeout(std::time::Duration::from_secs(10))

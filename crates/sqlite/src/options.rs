@@ -41,6 +41,13 @@ pub struct SqliteOptions {
     pub busy_timeout: Duration,
     /// How many connections serve reads beside the writer.
     pub readers_max: usize,
+    /// The file system SQLite goes through, by the name it is registered under; the default one if `None`.
+    #[doc(hidden)]
+    pub vfs: Option<String>,
+    /// Whether the writer is a task of the async runtime that opens the database, not a thread of its own. Everything
+    /// then happens in one order that the caller's runtime decides.
+    #[doc(hidden)]
+    pub writer_in_task: bool,
 }
 
 impl Default for SqliteOptions {
@@ -55,6 +62,8 @@ impl Default for SqliteOptions {
             busy_timeout: Duration::from_secs(10),
             // Reads are short and come in bursts.
             readers_max: 4,
+            vfs: None,
+            writer_in_task: false,
         }
     }
 }

@@ -91,7 +91,9 @@ impl SqliteProvider {
         let shared = Arc::new(Shared::default());
         let readers = match &location {
             Location::Memory => None,
-            Location::File { path, .. } => Some(Arc::new(Readers::new(path.clone(), options.readers_max))),
+            Location::File { path, .. } => {
+                Some(Arc::new(Readers::new(path.clone(), options.vfs.clone(), options.readers_max)))
+            }
         };
         let clock = Arc::clone(&options.clock);
         let payload_bytes_max = options.payload_bytes_max;

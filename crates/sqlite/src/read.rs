@@ -33,8 +33,8 @@ const SELECT_STATUS_EVENTS: &str = "SELECT h.event_id, h.event_data FROM executi
 const SELECT_ENDED: &str = "SELECT status IN ('Completed', 'Failed') FROM executions \
      WHERE instance_key = ?1 AND execution_id = ?2";
 // The turn that made an execution the current one also made its row.
-const SELECT_CURRENT: &str = "SELECT e.status, i.orchestration_name, i.orchestration_version, i.parent_instance_id \
-     FROM instances AS i LEFT JOIN executions AS e \
+const SELECT_CURRENT: &str = "SELECT e.status, i.orchestration_name, i.orchestration_version, i.parent_instance_id, \
+     e.output FROM instances AS i LEFT JOIN executions AS e \
      ON e.instance_key = i.instance_key AND e.execution_id = i.current_execution_id \
      WHERE i.instance_key = ?1 AND i.current_execution_id IS NOT NULL";
 const SELECT_LOST: &str = "SELECT event_count > 0 AND NOT EXISTS (SELECT 1 FROM history AS h \
@@ -56,7 +56,7 @@ const SELECT_KV_STATS: &str = "SELECT count(*), coalesce(sum(bytes), 0) FROM ( \
 pub(crate) fn latest(conn: &Connection, instance_id: &str) -> rusqlite::Result<Option<(i64, i64)>> {
     let found = conn
         .prepare_cached(SELECT_LATEST)?
-        .query_row([instance_id], |row| Ok((row.get(0)?, columns::integer(row, 1)?)))
+        .query_row([instance_id], |row| Ok((row.get(0)?, row.get::<_, Option<i64>>(1)?)))
         .optional()?;
     Ok(found.and_then(|(key, execution_id)| Some((key, execution_id?))))
 }
@@ -203,7 +203,7 @@ fn stored_status(conn: &Connection, instance: &str) -> rusqlite::Result<Option<(
 fn check_record(conn: &Connection, key: i64) -> rusqlite::Result<()> {
     let read = |row: &Row<'_>| {
         (0..3).try_for_each(|column| columns::name(row, column).map(drop))?;
-        columns::nullable(row, 3).map(drop)
+        (3..5).try_for_each(|column| columns::nullable(row, column).map(drop))
     };
     conn.prepare_cached(SELECT_CURRENT)?.query_row([key], read).optional()?;
     Ok(())

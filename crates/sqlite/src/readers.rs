@@ -9,20 +9,21 @@ use tokio::sync::Semaphore;
 
 use crate::error::SqliteError;
 use crate::operation::storage_error;
-use crate::pragmas;
 use crate::provider::closed;
+use crate::{open, pragmas};
 
 /// A small pool of read-only connections, opened as they are needed.
 #[derive(Debug)]
 pub(crate) struct Readers {
     path: PathBuf,
+    vfs: Option<String>,
     permits: Arc<Semaphore>,
     idle: Mutex<Vec<Connection>>,
 }
 
 impl Readers {
-    pub(crate) fn new(path: PathBuf, max: usize) -> Self {
-        Self { path, permits: Arc::new(Semaphore::new(max.max(1))), idle: Mutex::new(Vec::new()) }
+    pub(crate) fn new(path: PathBuf, vfs: Option<String>, max: usize) -> Self {
+        Self { path, vfs, permits: Arc::new(Semaphore::new(max.max(1))), idle: Mutex::new(Vec::new()) }
     }
 
     /// The database file.
@@ -87,7 +88,7 @@ impl Readers {
 
     fn open(&self) -> Result<Connection, SqliteError> {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let conn = Connection::open_with_flags(&self.path, flags)
+        let conn = open::connect(&self.path, flags, self.vfs.as_deref())
             .map_err(|error| SqliteError::sqlite(format_args!("opening {}", self.path.display()), error))?;
         pragmas::set_up_reader(&conn)?;
         Ok(conn)

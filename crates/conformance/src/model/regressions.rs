@@ -20,6 +20,7 @@ pub(super) fn all() -> Vec<(&'static str, Vec<Op>)> {
         ("a_warm_turn_is_named_by_its_history", warm_turn_named_by_its_history()),
         ("a_running_instance_is_told_before_a_missing_child", running_and_childless()),
         ("a_delay_that_ends_counts_although_a_lock_expired_before", delay_behind_an_expired_lock()),
+        ("the_outcome_with_the_greatest_id_counts_whenever_it_was_written", outcomes_out_of_order()),
     ]
 }
 
@@ -140,5 +141,19 @@ fn delay_behind_an_expired_lock() -> Vec<Op> {
         fetch(5_000),
         Pass { ms: 5_000 },
         FetchWorkItem { lock_ms: 30_000, owner: None, tags: AnyTag },
+    ]
+}
+
+fn outcomes_out_of_order() -> Vec<Op> {
+    vec![
+        AppendWithExecution {
+            instance: "b",
+            execution: 1,
+            events: vec![(3, Completed), (4, ContinuedAsNew)],
+        },
+        AppendWithExecution { instance: "b", execution: 1, events: vec![(2, Failed)] },
+        ReadStatus { instance: "b" },
+        AppendWithExecution { instance: "c", execution: 1, events: vec![(3, Completed), (2, Failed)] },
+        ReadStatus { instance: "c" },
     ]
 }

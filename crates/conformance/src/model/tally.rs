@@ -64,13 +64,30 @@ impl Tally {
         })
     }
 
-    /// The counts as a table.
+    /// The smallest counts in a hundred cases: how often a verb did something, and how often it was refused or, if the
+    /// contract never refuses it, found nothing.
+    fn fewest(&self, verb: &str, variety: Variety) -> Option<(u64, u64)> {
+        let full_blocks = self.blocks.iter().take(self.cases / BLOCK);
+        let counts = || full_blocks.clone().map(|block| block.get(verb).copied().unwrap_or_default());
+        let other = |counts: Counts| if variety == Refusable { counts.refused } else { counts.empty };
+        Some((counts().map(|counts| counts.done).min()?, counts().map(other).min()?))
+    }
+
+    /// The counts as a table: of the whole run, and the smallest in a hundred cases.
     pub(super) fn table(&self) -> String {
-        let mut table = format!("{:<32} {:>9} {:>9} {:>9}\n", "verb", "done", "empty", "refused");
+        let mut table =
+            format!("{:<32} {:>9} {:>9} {:>9}   fewest in 100\n", "verb", "done", "empty", "refused");
         for (verb, variety) in VERBS {
             let Counts { done, empty, refused } = self.total(verb);
-            let note = if variety == Refusable { "" } else { "  (never refused)" };
-            writeln!(table, "{verb:<32} {done:>9} {empty:>9} {refused:>9}{note}").unwrap();
+            write!(table, "{verb:<32} {done:>9} {empty:>9} {refused:>9}").unwrap();
+            if let Some((done, other)) = self.fewest(verb, variety) {
+                match variety {
+                    Refusable => write!(table, "   {done} done, {other} refused").unwrap(),
+                    Finds => write!(table, "   {done} done, {other} empty").unwrap(),
+                    Tells => write!(table, "   {done} done").unwrap(),
+                }
+            }
+            table.push_str(if variety == Refusable { "\n" } else { "  (never refused)\n" });
         }
         table
     }

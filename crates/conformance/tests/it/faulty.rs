@@ -156,6 +156,10 @@ impl ProviderFactory for FaultyFactory {
     async fn damage_event(&self, _: &Arc<dyn Provider>, instance: &str, execution_id: u64, event_id: u64) {
         assert!(self.inner.damage_event(instance, execution_id, event_id));
     }
+
+    async fn message_attempts(&self, _: &Arc<dyn Provider>, instance: &str) -> Option<Vec<u32>> {
+        Some(self.inner.message_attempts(instance))
+    }
 }
 
 #[async_trait]

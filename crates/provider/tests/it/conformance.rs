@@ -57,6 +57,10 @@ impl ProviderFactory for MemoryFactory {
         assert!(memory(provider).damage_event(instance, execution_id, event_id), "there is such an event");
     }
 
+    async fn message_attempts(&self, provider: &Arc<dyn Provider>, instance: &str) -> Option<Vec<u32>> {
+        Some(memory(provider).message_attempts(instance))
+    }
+
     async fn damage_orchestrator_rows(&self, provider: &Arc<dyn Provider>, instance: &str) -> bool {
         memory(provider).damage_messages(instance) > 0
     }
@@ -85,6 +89,10 @@ impl ProviderFactory for BareFactory {
 
     async fn damage_event(&self, _: &Arc<dyn Provider>, instance: &str, execution_id: u64, event_id: u64) {
         self.whole.damage_event(self.opened(), instance, execution_id, event_id).await;
+    }
+
+    async fn message_attempts(&self, _: &Arc<dyn Provider>, instance: &str) -> Option<Vec<u32>> {
+        self.whole.message_attempts(self.opened(), instance).await
     }
 
     async fn damage_orchestrator_rows(&self, _: &Arc<dyn Provider>, instance: &str) -> bool {

@@ -3,6 +3,7 @@
 
 mod conformance;
 mod damage;
+mod default_bodies;
 mod tokio_clock;
 mod turns;
 mod waiting;

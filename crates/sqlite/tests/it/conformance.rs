@@ -1,11 +1,11 @@
-//! The provider contract: on a file, with one operation a commit, and in memory (without the cases that damage rows:
-//! nobody but the provider can reach them there).
+//! The provider contract: on a file, with one operation a commit, with the default bodies of the traits, and in memory
+//! (without the cases that damage rows: nobody but the provider can reach them there).
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use everturn_conformance::{ProviderFactory, WorkerRowDamage};
+use everturn_conformance::{DefaultBodies, ProviderFactory, WorkerRowDamage};
 use everturn_provider::{Clock, ManualClock, Provider};
 use everturn_sqlite::{SqliteOptions, SqliteProvider};
 use rusqlite::Connection;
@@ -85,6 +85,18 @@ impl ProviderFactory for FileFactory {
         assert_eq!(damaged, 1, "there is such an event");
     }
 
+    async fn message_attempts(&self, _provider: &Arc<dyn Provider>, instance: &str) -> Option<Vec<u32>> {
+        let conn = Connection::open(self.path()).unwrap();
+        let mut select = conn
+            .prepare(
+                "SELECT q.attempt_count FROM orchestrator_queue AS q JOIN instances AS i \
+                 ON i.instance_key = q.instance_key WHERE i.instance_id = ?1 ORDER BY q.seq",
+            )
+            .unwrap();
+        let counts = select.query_map([instance], |row| row.get(0)).unwrap();
+        Some(counts.collect::<Result<_, _>>().unwrap())
+    }
+
     async fn damage_orchestrator_rows(&self, _provider: &Arc<dyn Provider>, instance: &str) -> bool {
         let damaged = self.damage(
             "UPDATE orchestrator_queue SET work_item = '{damaged' \
@@ -125,6 +137,51 @@ mod one_operation_a_commit {
     everturn_conformance::provider_tests!(FileFactory::new(1));
 }
 
+/// Stores in files, with the default body of every method that has one.
+struct BareFactory(FileFactory);
+
+impl BareFactory {
+    fn new() -> Self {
+        Self(FileFactory::new(512))
+    }
+}
+
+#[async_trait]
+impl ProviderFactory for BareFactory {
+    fn clock(&self) -> Arc<ManualClock> {
+        self.0.clock()
+    }
+
+    async fn open(&self) -> Arc<dyn Provider> {
+        Arc::new(DefaultBodies::over(self.0.open().await))
+    }
+
+    async fn damage_event(&self, bare: &Arc<dyn Provider>, instance: &str, execution_id: u64, event_id: u64) {
+        self.0.damage_event(bare, instance, execution_id, event_id).await;
+    }
+
+    async fn message_attempts(&self, bare: &Arc<dyn Provider>, instance: &str) -> Option<Vec<u32>> {
+        self.0.message_attempts(bare, instance).await
+    }
+
+    fn keeps_stamps(&self) -> bool {
+        false
+    }
+}
+
+/// The verbs that have a default body, and what is told through them.
+mod with_default_bodies {
+    use super::BareFactory;
+
+    everturn_conformance::admin_cases!(BareFactory::new());
+    everturn_conformance::delete_cases!(BareFactory::new());
+    everturn_conformance::dropped_writes_cases!(BareFactory::new());
+    everturn_conformance::locks_cases!(BareFactory::new());
+    everturn_conformance::tokens_cases!(BareFactory::new());
+    everturn_conformance::warm_cases!(BareFactory::new());
+    everturn_conformance::watch_cases!(BareFactory::new());
+}
+
 /// Stores in memory.
 pub(crate) struct MemoryFactory {
     clock: Arc<ManualClock>,
@@ -151,6 +208,10 @@ impl ProviderFactory for MemoryFactory {
     async fn damage_event(&self, _: &Arc<dyn Provider>, _: &str, _: u64, _: u64) {
         panic!("rows in memory cannot be damaged from outside");
     }
+
+    async fn message_attempts(&self, _: &Arc<dyn Provider>, _: &str) -> Option<Vec<u32>> {
+        None
+    }
 }
 
 mod in_memory {
@@ -161,10 +222,12 @@ mod in_memory {
     everturn_conformance::ack_work_item_cases!(MemoryFactory::new());
     everturn_conformance::admin_cases!(MemoryFactory::new());
     everturn_conformance::append_with_execution_cases!(MemoryFactory::new());
+    everturn_conformance::concurrency_cases!(MemoryFactory::new());
     everturn_conformance::custom_status_cases!(MemoryFactory::new());
     everturn_conformance::delete_cases!(MemoryFactory::new());
     everturn_conformance::delete_instance_bulk_cases!(MemoryFactory::new());
     everturn_conformance::dropped_futures_cases!(MemoryFactory::new());
+    everturn_conformance::dropped_writes_cases!(MemoryFactory::new());
     everturn_conformance::enqueue_for_orchestrator_cases!(MemoryFactory::new());
     everturn_conformance::executions_cases!(MemoryFactory::new());
     everturn_conformance::fetch_orchestration_item_cases!(MemoryFactory::new());

@@ -1,7 +1,7 @@
 //! Damage that only SQL can do.
 
 use everturn_core::OrchestrationStatus;
-use everturn_provider::Provider;
+use everturn_provider::{Provider, ProviderAdmin};
 
 use crate::store::{Store, activity, begin, completion, fetch, fetch_work, signal, start};
 
@@ -80,4 +80,64 @@ async fn the_status_does_not_read_the_history() {
     assert!(matches!(status, OrchestrationStatus::Running { .. }), "{status:?}");
     store.sql().execute("UPDATE history SET event_data = '{'", []).unwrap();
     assert!(provider.read_status("a").await.unwrap_err().is_damaged());
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_is_told_by_the_record_and_by_the_status() {
+    for (sql, reason) in [
+        ("UPDATE instances SET orchestration_name = CAST(x'ff' AS TEXT)", "orchestration_name"),
+        ("UPDATE instances SET orchestration_version = CAST(x'ff' AS TEXT)", "orchestration_version"),
+        ("UPDATE instances SET parent_instance_id = CAST(x'ff' AS TEXT)", "parent_instance_id"),
+        ("UPDATE instances SET custom_status = CAST(x'ff' AS TEXT)", "custom_status"),
+        ("UPDATE instances SET current_execution_id = 77", "status"),
+        ("UPDATE executions SET output = CAST(x'ff' AS TEXT)", "output"),
+        ("UPDATE executions SET execution_id = 77", "status"),
+        ("DELETE FROM executions", "status"),
+    ] {
+        let store = Store::new();
+        let provider = store.open().await;
+        begin(&provider, "a", vec![]).await;
+        store.sql().execute(sql, []).unwrap();
+        for error in [
+            provider.get_instance_info("a").await.map(drop).unwrap_err(),
+            provider.read_status("a").await.map(drop).unwrap_err(),
+        ] {
+            assert!(error.is_damaged() && error.message.contains(reason), "{sql}: {error}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_live_key_or_a_custom_status_that_cannot_be_read_stops_its_instance() {
+    for (sql, reason) in [
+        ("INSERT INTO kv_delta SELECT instance_key, 'key', CAST(x'ff' AS TEXT), 1 FROM instances", "value"),
+        ("INSERT INTO kv_delta SELECT instance_key, CAST(x'ff' AS TEXT), 'value', 1 FROM instances", "key"),
+        ("UPDATE instances SET custom_status = CAST(x'ff' AS TEXT)", "custom_status"),
+    ] {
+        let store = Store::new();
+        let provider = store.open().await;
+        begin(&provider, "a", vec![]).await;
+        store.sql().execute(sql, []).unwrap();
+        provider.enqueue_for_orchestrator(signal("a"), None).await.unwrap();
+        let (item, ..) = fetch(&provider).await.unwrap();
+        let error = item.history_error.unwrap();
+        assert!(error.contains(reason), "{sql}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn what_belongs_to_an_instance_cannot_be_moved_to_nobody() {
+    let store = Store::new();
+    let provider = store.open().await;
+    begin(&provider, "a", vec![]).await;
+    provider.enqueue_for_orchestrator(signal("a"), None).await.unwrap();
+    let sql = store.sql();
+    sql.execute("INSERT INTO kv_base SELECT instance_key, 'key', 'value', 1 FROM instances", []).unwrap();
+    sql.execute("INSERT INTO kv_delta SELECT instance_key, 'key', 'value', 1 FROM instances", []).unwrap();
+    for table in ["executions", "history", "orchestrator_queue", "kv_base", "kv_delta"] {
+        let moved = sql.execute(&format!("UPDATE {table} SET instance_key = instance_key + 77"), []);
+        assert!(moved.unwrap_err().to_string().contains("FOREIGN KEY"), "{table}");
+    }
+    assert!(sql.execute("UPDATE instances SET instance_key = instance_key + 77", []).is_err());
+    assert_eq!(fetch(&provider).await.unwrap().0.messages, [signal("a")]);
 }

@@ -1,10 +1,13 @@
-//! The tables in the author's guide are ones that SQLite takes, and a part of those that are proven.
+//! The author's guide tells of every method, and its tables are ones that SQLite takes, and a part of those that are
+//! proven. (Its Rust blocks are documentation tests of this crate.)
 
 use std::collections::BTreeSet;
 
 use rusqlite::Connection;
 
 const GUIDE: &str = include_str!("../../../../docs/writing-a-provider.md");
+const TRAITS: [&str; 2] =
+    [include_str!("../../../provider/src/provider.rs"), include_str!("../../../provider/src/management.rs")];
 const SCHEMA: &str = include_str!("../../migrations/0001_initial.sql");
 
 fn columns(schema: &str) -> BTreeSet<(String, String, String)> {
@@ -32,4 +35,21 @@ fn every_table_and_column_of_the_guide_is_in_the_schema() {
     let real = columns(SCHEMA);
     let invented: Vec<_> = shown.difference(&real).collect();
     assert!(invented.is_empty(), "{invented:?}");
+}
+
+#[test]
+fn every_method_of_the_traits_is_in_the_guide() {
+    let mut methods = 0;
+    for source in TRAITS {
+        let traits = source.split("pub trait ").nth(1).unwrap();
+        let traits = traits.split("\n}\n").next().unwrap();
+        for line in
+            traits.lines().filter(|line| line.starts_with("    fn ") || line.starts_with("    async fn "))
+        {
+            let method = line.split("fn ").nth(1).unwrap().split('(').next().unwrap();
+            assert!(GUIDE.contains(&format!("`{method}`")), "the guide does not tell of {method}");
+            methods += 1;
+        }
+    }
+    assert!(methods > 40, "only {methods} methods were found");
 }

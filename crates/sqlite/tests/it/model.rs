@@ -1,6 +1,7 @@
 //! Random sequences of calls, beside the in-memory provider.
 //!
-//! The long run: `EVERTURN_MODEL_CASES=20000 cargo test -p everturn-sqlite --test it model::model -- --nocapture`.
+//! The long run, on sequences that no other run tries:
+//! `EVERTURN_MODEL_SEED=1000000 EVERTURN_MODEL_CASES=20000 cargo test -p everturn-sqlite --test it model::model`
 
 use crate::conformance::MemoryFactory;
 

@@ -65,6 +65,7 @@ pub(crate) enum Applied {
 
 fn connect(path: &Path) -> Connection {
     let conn = Connection::open(path).unwrap();
+    conn.pragma_update(None, "foreign_keys", "ON").unwrap();
     conn.busy_timeout(Duration::from_secs(5)).unwrap();
     conn.pragma_update(None, "synchronous", "OFF").unwrap();
     conn
@@ -155,6 +156,7 @@ pub(crate) fn apply(path: &Path, column: &Column, change: &dyn Fn(&Stored) -> Op
     let strict = loosened(path, &column.table);
     let conn = connect(path);
     conn.pragma_update(None, "ignore_check_constraints", "ON").unwrap();
+    conn.pragma_update(None, "foreign_keys", "OFF").unwrap();
     let written = write(&conn, column, &rows);
     drop(conn);
     write_schema(path, &column.table, &strict);

@@ -1,7 +1,7 @@
 //! Every verb of the provider on a damaged store. Whatever is said about the damaged instance is noted; the others must
 //! not notice anything.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use everturn_provider::{
 };
 use everturn_sqlite::SqliteProvider;
 
-use super::columns::DAMAGED;
+use super::columns::{Applied, DAMAGED};
 use super::inhabited_store::{self as inhabited, DELAY, SOUND, fetch_any_work};
 use crate::store::{LOCK, Store, fetch, signal, start};
 
@@ -45,8 +45,12 @@ pub(crate) struct Ward {
     pub(crate) noticed: Vec<String>,
     /// Why the damaged instance was parked.
     pub(crate) parked: Option<String>,
-    /// Messages that were received, by instance.
-    received: BTreeMap<String, BTreeSet<String>>,
+    applied: Applied,
+    /// What was said about records of the damaged instance that cannot be read.
+    damage: Vec<String>,
+    /// How many messages of each kind the committed turns had, by instance.
+    received: BTreeMap<String, BTreeMap<String, usize>>,
+    told: bool,
     refused_before: bool,
     /// Not even its failure could be recorded.
     unfailable: bool,
@@ -73,7 +77,10 @@ impl Ward {
             portraits: BTreeMap::new(),
             noticed: Vec::new(),
             parked: None,
+            applied: Applied::Nothing,
+            damage: Vec::new(),
             received: BTreeMap::new(),
+            told: false,
             refused_before: false,
             unfailable: false,
         };
@@ -98,7 +105,8 @@ impl Ward {
     }
 
     /// Uses every verb, the removing ones last.
-    pub(crate) async fn live(&mut self, held: Held) {
+    pub(crate) async fn live(&mut self, held: Held, applied: Applied) {
+        self.applied = applied;
         self.look().await;
         self.look_at_the_whole().await;
         self.finish(held).await;
@@ -129,6 +137,10 @@ impl Ward {
             Ok(value) => Some(value),
             Err(error) => {
                 assert!(!error.is_retryable(), "{verb}: trying again never helps: {error}");
+                // An old execution is nobody's business but of who reads it.
+                if error.is_damaged() && verb != "read_with_execution" {
+                    self.damage.push(format!("{verb}: {error}"));
+                }
                 self.noticed.push(format!("{verb}: {error}"));
                 None
             }
@@ -279,10 +291,10 @@ impl Ward {
                 "{item:?}"
             );
         }
-        let received = self.received.entry(instance.clone()).or_default();
-        received.extend(item.messages.iter().map(|message| kind_of(message).to_owned()));
+        self.told |= item.messages.iter().any(|message| matches!(message, WorkItem::ActivityFailed { .. }));
         if let Some(reason) = &item.history_error {
             self.noticed.push(format!("fetch_orchestration_item: {reason}"));
+            self.damage.push(format!("fetch_orchestration_item: {reason}"));
             if !self.refused_before {
                 self.refused_before = true;
                 let given_back = self
@@ -312,7 +324,11 @@ impl Ward {
         let refusal = acked.as_ref().err().map(ToString::to_string);
         self.note_of(&instance, "ack_orchestration_item", acked);
         if let Some(reason) = refusal {
-            self.fail(&item, &token, reason).await;
+            return self.fail(&item, &token, reason).await;
+        }
+        let received = self.received.entry(instance).or_default();
+        for message in &item.messages {
+            *received.entry(kind_of(message).to_owned()).or_default() += 1;
         }
     }
 
@@ -361,24 +377,42 @@ impl Ward {
 
     /// Whether the damaged instance had a turn.
     pub(crate) fn damaged_had_a_turn(&self) -> bool {
-        self.received.keys().any(|instance| instance == DAMAGED)
+        self.received.contains_key(DAMAGED)
+    }
+
+    /// Whether somebody who asked for the damaged instance was told.
+    pub(crate) fn damage_is_told(&self) -> bool {
+        !self.damage.is_empty()
+    }
+
+    /// Whether the damaged instance received all that was sent to it, at least once.
+    pub(crate) fn damaged_received_all(&self) -> bool {
+        let Some(received) = self.received.get(DAMAGED) else { return false };
+        all_messages().iter().all(|(kind, sent)| received.get(kind).is_some_and(|received| received >= sent))
     }
 
     /// Whether the damaged instance was told that an activity of its cannot be read.
     pub(crate) fn damaged_was_told(&self) -> bool {
-        self.received.get(DAMAGED).is_some_and(|received| received.contains("ActivityFailed"))
+        self.told
     }
 
     fn check_received(&self) {
         for instance in SOUND {
-            let received: Vec<&str> = self.received[instance].iter().map(String::as_str).collect();
-            assert_eq!(received, ["ActivityCompleted", "ExternalRaised", "TimerFired"], "{instance}");
+            assert_eq!(self.received[instance], all_messages(), "{instance}");
         }
     }
 
-    /// Why an instance was parked is told to whoever asks for it.
+    /// What is wrong with an instance is told to whoever asks for it: why it was parked, or what of it cannot be read.
+    /// (Of values that a constraint keeps out, only what parked it.)
     async fn check_visible(&mut self) {
-        let Some(reason) = self.parked.clone() else { return };
+        if self.parked.is_none() {
+            // A later turn may have written over it.
+            self.damage.clear();
+            self.portrait(DAMAGED).await;
+            if self.damage.is_empty() || self.applied == Applied::Forced {
+                return;
+            }
+        }
         let admin = self.admin();
         let listed = admin.list_instances().await.unwrap();
         let mut seen = false;
@@ -388,25 +422,23 @@ impl Ward {
                 // A name that is no text can be seen in the list, but not asked for.
                 continue;
             }
+            let says = |text: &str| self.parked.as_ref().is_none_or(|reason| text.contains(reason.as_str()));
             let info = admin.get_instance_info(instance).await;
-            let in_info = match info {
-                Ok(info) => {
-                    info.status == "Failed" && info.output.is_some_and(|output| output.contains(&reason))
-                }
-                Err(error) => error.is_damaged() || error.is_not_found(),
+            let in_info = match &info {
+                Ok(info) => info.status == "Failed" && info.output.as_deref().is_some_and(says),
+                Err(error) => error.is_damaged(),
             };
             let status = self.provider.read_status(instance).await;
             let in_status = match &status {
-                Ok(OrchestrationStatus::Failed { details, .. }) => {
-                    details.display_message().contains(&reason)
-                }
+                Ok(OrchestrationStatus::Failed { details, .. }) => says(&details.display_message()),
                 Ok(_) => false,
                 Err(error) => error.is_damaged(),
             };
-            assert!(in_info, "get_instance_info does not say {reason}");
-            assert!(in_status, "get_orchestration_status does not say {reason}: {status:?}");
+            let reason = (&self.parked, &self.damage);
+            assert!(in_info, "get_instance_info does not say {reason:?}: {info:?}");
+            assert!(in_status, "get_orchestration_status does not say {reason:?}: {status:?}");
         }
-        assert!(seen, "the parked instance is not listed: {listed:?}");
+        assert!(seen, "the damaged instance is not listed: {listed:?}");
     }
 
     async fn renew_sessions(&mut self) {
@@ -470,6 +502,12 @@ impl Ward {
             self.noticed
         );
     }
+}
+
+/// What is sent to each instance.
+fn all_messages() -> BTreeMap<String, usize> {
+    let kinds = [("ActivityCompleted", 3), ("ExternalRaised", 2), ("TimerFired", 1)];
+    kinds.into_iter().map(|(kind, count)| (kind.to_owned(), count)).collect()
 }
 
 fn told<T: Debug>(

@@ -24,10 +24,12 @@ enum Outcome {
     Parked,
     /// The instance was told that its activity failed.
     Told,
-    /// A verb about the instance said so.
+    /// The instance goes on, and its record and its status say what is wrong.
     Reported,
-    /// Nobody noticed, and the instance goes on.
+    /// The value is one that could have been stored, and is obeyed: the instance goes on.
     Harmless,
+    /// The instance goes on without something that was sent to it, and nothing says so.
+    Lost,
     /// The instance has no more turns, and nothing says why but the log.
     Stalled,
 }
@@ -56,26 +58,38 @@ async fn case(column: &Column, when: When, change: &Change) -> (Applied, Outcome
         Applied::Impossible => return (applied, Outcome::Impossible),
         Applied::Written | Applied::Forced => {}
     }
-    ward.live(held).await;
+    ward.live(held, applied).await;
     let outcome = if ward.parked.is_some() {
         Outcome::Parked
     } else if ward.damaged_was_told() {
         Outcome::Told
-    } else if !ward.noticed.is_empty() {
+    } else if ward.damage_is_told() {
         Outcome::Reported
-    } else if ward.damaged_had_a_turn() {
+    } else if ward.damaged_received_all() {
         Outcome::Harmless
+    } else if ward.damaged_had_a_turn() {
+        Outcome::Lost
     } else {
         Outcome::Stalled
     };
     if applied == Applied::Written {
         assert!(outcome != Outcome::Stalled, "the instance stands still and nothing says why");
+        assert!(
+            outcome != Outcome::Lost || is_a_delay(column),
+            "something was lost and nothing says so: {:?}",
+            ward.noticed
+        );
         assert!(!ward.is_stuck(), "the instance can neither go on nor end: {:?}", ward.noticed);
     }
     if std::env::var_os("EVERTURN_DAMAGE_VERBOSE").is_some() {
         println!("CASE {}.{} {when:?} {applied:?} {outcome:?} {:?}", column.table, column.name, ward.noticed);
     }
     (applied, outcome)
+}
+
+/// Any delay is one that somebody may have asked for.
+fn is_a_delay(column: &Column) -> bool {
+    column.name == "visible_at_ms"
 }
 
 /// Runs a case on a task of its own, so that one that fails does not hide the others.
