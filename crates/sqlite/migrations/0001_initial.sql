@@ -4,7 +4,7 @@
 -- only holds the lock and the place of its messages in the queue.
 --
 -- What belongs to an instance refers to its key. The writer goes by an order of statements that keeps these references
--- whole and does not pay for having them checked; any other tool that writes is refused.
+-- whole and does not pay for having them checked; a tool that has them checked is refused.
 CREATE TABLE instances (
     instance_key INTEGER PRIMARY KEY,
     instance_id TEXT NOT NULL UNIQUE,

@@ -1,4 +1,4 @@
-//! `ack_orchestration_item` and `commit_turn`: everything a turn decided, in one savepoint.
+//! `ack_orchestration_item` and `commit_turn`: everything a turn decided, whole or not at all.
 
 use everturn_core::{Event, EventKind, WorkItem};
 use everturn_provider::{

@@ -191,18 +191,14 @@ impl ProviderAdmin for SqliteProvider {
         ids: &[String],
         force: bool,
     ) -> Result<DeleteInstanceResult, ProviderError> {
-        let deleted = self.call(DeleteInstances { ids: ids.to_vec(), force }).await?;
-        log_deleted(&deleted);
-        Ok(deleted)
+        self.call(DeleteInstances { ids: ids.to_vec(), force }).await
     }
 
     async fn delete_instance_bulk(
         &self,
         filter: InstanceFilter,
     ) -> Result<DeleteInstanceResult, ProviderError> {
-        let deleted = self.call(DeleteBulk { filter }).await?;
-        log_deleted(&deleted);
-        Ok(deleted)
+        self.call(DeleteBulk { filter }).await
     }
 
     async fn prune_executions(
@@ -210,9 +206,7 @@ impl ProviderAdmin for SqliteProvider {
         instance_id: &str,
         options: PruneOptions,
     ) -> Result<PruneResult, ProviderError> {
-        let pruned = self.call(PruneExecutions { instance_id: instance_id.to_owned(), options }).await?;
-        log_pruned(&pruned);
-        Ok(pruned)
+        self.call(PruneExecutions { instance_id: instance_id.to_owned(), options }).await
     }
 
     async fn prune_executions_bulk(
@@ -220,9 +214,7 @@ impl ProviderAdmin for SqliteProvider {
         filter: InstanceFilter,
         options: PruneOptions,
     ) -> Result<PruneResult, ProviderError> {
-        let pruned = self.call(PruneBulk { filter, options }).await?;
-        log_pruned(&pruned);
-        Ok(pruned)
+        self.call(PruneBulk { filter, options }).await
     }
 }
 
@@ -264,25 +256,4 @@ fn execution_info(row: &Row<'_>) -> rusqlite::Result<ExecutionInfo> {
         completed_at: row.get::<_, Option<i64>>(4)?.map(unsigned),
         event_count: usize::try_from(unsigned(row.get(5)?)).unwrap_or(usize::MAX),
     })
-}
-
-fn log_deleted(deleted: &DeleteInstanceResult) {
-    tracing::info!(
-        target: "everturn::providers::sqlite",
-        instances = deleted.instances_deleted,
-        executions = deleted.executions_deleted,
-        events = deleted.events_deleted,
-        queue_messages = deleted.queue_messages_deleted,
-        "instances deleted"
-    );
-}
-
-fn log_pruned(pruned: &PruneResult) {
-    tracing::info!(
-        target: "everturn::providers::sqlite",
-        instances = pruned.instances_processed,
-        executions = pruned.executions_deleted,
-        events = pruned.events_deleted,
-        "executions pruned"
-    );
 }

@@ -46,18 +46,17 @@ impl Assignments {
         self.turns.is_empty() && self.work.is_empty()
     }
 
-    /// Takes over what was renewed: its lock counts from its renewal on.
-    fn extend_renewed(&mut self, late: Self, held: &[(String, Moment, u64)]) {
+    /// The same, each with the moment from which its lock counts now.
+    fn renewed(mut self, held: &[(String, Moment, u64)]) -> Self {
         let renewed_at =
             |token: &str| held.iter().rev().find(|(other, ..)| other == token).map(|(_, at, _)| *at);
-        for (waiter, mut turn) in late.turns {
+        for (_, turn) in &mut self.turns {
             turn.at = renewed_at(&turn.token).unwrap_or(turn.at);
-            self.turns.push((waiter, turn));
         }
-        for (waiter, mut work) in late.work {
+        for (_, work) in &mut self.work {
             work.at = renewed_at(&work.token).unwrap_or(work.at);
-            self.work.push((waiter, work));
         }
+        self
     }
 }
 
@@ -196,7 +195,7 @@ impl Writer {
         };
         let kept = run(&mut scope)?;
         let effects = scope.effects;
-        if !kept && self.conn.is_autocommit() {
+        if self.conn.is_autocommit() {
             // The error took the whole transaction with it; nothing more may run in this batch.
             return Err(Lost::Storage("the transaction was rolled back by an error in it".to_owned()));
         }
@@ -229,9 +228,8 @@ impl Writer {
 
     /// The batch is durable: tells everybody, in the order in which they can use it.
     pub(crate) fn finish(&mut self, batch: Batch) {
-        let Batch { mut done, mut assigned, late, no_turn, no_work, effects, look_again, operations, .. } =
-            batch;
-        assigned.extend_renewed(late, &effects.held);
+        let Batch { mut done, assigned, late, no_turn, no_work, effects, look_again, operations, .. } = batch;
+        let renewed = late.renewed(&effects.held);
         for (token, at, lock_ms) in effects.held {
             self.own_locks.hold(token, at, lock_ms);
         }
@@ -245,22 +243,10 @@ impl Writer {
             }
         }
         self.look.turns |= look_again;
-        let now = self.now();
-        // Whoever gets work begins with it while the others are told.
-        for (waiter, turn) in assigned.turns {
-            if locks::half_spent(turn.at, now, turn.lock_ms) {
-                self.late.turns.push((waiter, turn));
-            } else {
-                self.answer_turn(waiter, turn);
-            }
-        }
-        for (waiter, work) in assigned.work {
-            if locks::half_spent(work.at, now, work.lock_ms) {
-                self.late.work.push((waiter, work));
-            } else {
-                self.answer_work(waiter, work);
-            }
-        }
+        // Whoever gets work begins with it while the others are told. What was renewed once is not held up for ever by
+        // a disk that is always slow.
+        self.hand_out(renewed, locks::half_spent);
+        self.hand_out(assigned, locks::has_aged);
         self.shared.watches.bump(&effects.touched);
         done.sort_by_key(|operation| operation.order());
         done.into_iter().for_each(|operation| operation.answer());
@@ -268,6 +254,25 @@ impl Writer {
         no_work.into_iter().for_each(answer_nothing);
         metrics::histogram!("everturn_sqlite_batch_operations")
             .record(f64::from(u32::try_from(operations).unwrap_or(u32::MAX)));
+    }
+
+    /// Answers those whose work is assigned; whose lock is too far spent gets it renewed first.
+    fn hand_out(&mut self, assigned: Assignments, is_spent: fn(Moment, Moment, u64) -> bool) {
+        let now = self.now();
+        for (waiter, turn) in assigned.turns {
+            if is_spent(turn.at, now, turn.lock_ms) {
+                self.late.turns.push((waiter, turn));
+            } else {
+                self.answer_turn(waiter, turn);
+            }
+        }
+        for (waiter, work) in assigned.work {
+            if is_spent(work.at, now, work.lock_ms) {
+                self.late.work.push((waiter, work));
+            } else {
+                self.answer_work(waiter, work);
+            }
+        }
     }
 
     pub(crate) fn answer_turn(&self, waiter: TurnWaiter, turn: AssignedTurn) {
@@ -346,7 +351,7 @@ impl Writer {
     }
 
     /// The store could not. What nobody waits for is owed, and tried again when the store is back.
-    fn give_up(&mut self, operation: Box<dyn Operation>, reason: &str) {
+    pub(crate) fn give_up(&mut self, operation: Box<dyn Operation>, reason: &str) {
         if operation.is_owed() {
             self.owed.push(operation);
         } else {

@@ -1,12 +1,14 @@
 //! `fetch_orchestration_item` and `fetch_turn`: the writer locks an instance and tags its messages; the fetch itself reads
 //! the history afterwards and decodes.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use everturn_core::{Event, EventKind, WorkItem};
 use everturn_provider::{
-    DispatcherCapabilityFilter, FetchedTurn, LentInstance, OrchestrationItem, ProviderError, Stamp, WarmView,
+    DispatcherCapabilityFilter, FetchedTurn, LentInstance, LockKind, OrchestrationItem, ProviderError, Stamp,
+    WarmView,
 };
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Row, params};
@@ -224,9 +226,37 @@ pub(crate) async fn fetch(
         })
         .await?;
     let Some(TurnAnswer { turn, mut guard }) = answer else { return Ok(None) };
-    let fetched = complete(provider, turn).await?;
+    let token = turn.token.clone();
+    let fetched = within_lock(provider, &token, lock_timeout, complete(provider, turn)).await?;
     guard.disarm();
     Ok(Some(fetched))
+}
+
+/// Renews the lock while a long history is read: whoever gets the answer counts the whole lock from then on.
+async fn within_lock<T>(
+    provider: &SqliteProvider,
+    token: &str,
+    lock_timeout: Duration,
+    read: impl Future<Output = Result<T, ProviderError>>,
+) -> Result<T, ProviderError> {
+    let renew = || provider.renew_one(LockKind::Orchestration, token, lock_timeout);
+    let mut counts_from = provider.now();
+    let mut read = pin!(read);
+    loop {
+        tokio::select! {
+            biased;
+            outcome = &mut read => {
+                if locks::has_aged(counts_from, provider.now(), length_ms(lock_timeout)) {
+                    renew().await?;
+                }
+                return outcome;
+            }
+            () = tokio::time::sleep(lock_timeout / 3) => {
+                counts_from = provider.now();
+                renew().await?;
+            }
+        }
+    }
 }
 
 /// Decodes the messages; a cold instance's history and key-value store are read now that the lock keeps them still.
@@ -339,4 +369,40 @@ fn name_in_messages(messages: &[WorkItem]) -> Option<(String, String)> {
 pub(crate) fn is_held(scope: &Scope<'_>, token: &str) -> Result<bool, Failure> {
     let Some(key) = row_of(token) else { return Ok(false) };
     Ok(locks::instance_lock(scope, key)?.is_some_and(|lock| lock.token.as_deref() == Some(token)))
+}
+
+#[cfg(test)]
+mod tests {
+    use everturn_provider::{ExecutionMetadata, Provider};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_lock_outlasts_however_long_the_history_takes_to_read() {
+        let provider = SqliteProvider::new_in_memory().await.unwrap();
+        let start = WorkItem::StartOrchestration {
+            instance: "i".into(),
+            orchestration: "Order".into(),
+            input: String::new(),
+            version: None,
+            parent_instance: None,
+            parent_id: None,
+            parent_execution_id: None,
+            execution_id: 1,
+        };
+        provider.enqueue_for_orchestrator(start, None).await.unwrap();
+        let lock = Duration::from_millis(1_500);
+        let fetched = provider.fetch_orchestration_item(lock, Duration::ZERO, None).await.unwrap();
+        let (_item, token, _attempts) = fetched.unwrap();
+        let reading = async {
+            tokio::time::sleep(lock + Duration::from_millis(500)).await;
+            Ok(())
+        };
+        within_lock(&provider, &token, lock, reading).await.unwrap();
+        let metadata = ExecutionMetadata::default();
+        provider
+            .ack_orchestration_item(&token, 1, Vec::new(), Vec::new(), Vec::new(), metadata, Vec::new())
+            .await
+            .unwrap();
+    }
 }

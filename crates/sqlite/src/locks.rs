@@ -214,7 +214,16 @@ pub(crate) fn work_lock(
         .optional()?)
 }
 
-/// How much of a lock's length is gone since `at`, as a share of it: more than half?
+/// Whoever gets an answer counts the lock from then on, and renews it at the latest this long before its end.
+const UNNOTICED: Duration = Duration::from_millis(100);
+
+/// Whether so much of the lock is gone since `at` that its holder, who does not know of it, might renew it too late.
+pub(crate) fn has_aged(at: Moment, now: Moment, lock_ms: u64) -> bool {
+    let spent = now.monotonic.saturating_sub(at.monotonic);
+    spent > UNNOTICED.min(Duration::from_millis(lock_ms) / 10)
+}
+
+/// Whether half of the lock is gone since `at`.
 pub(crate) fn half_spent(at: Moment, now: Moment, lock_ms: u64) -> bool {
     let spent = now.monotonic.saturating_sub(at.monotonic);
     spent.saturating_mul(2) > Duration::from_millis(lock_ms)

@@ -49,7 +49,7 @@ impl Writer {
             return Ok(());
         }
         self.look_at_least_every_second();
-        self.look_ahead_in_time();
+        self.look_ahead_in_time()?;
         if (self.look.time || self.is_due(self.now())) && self.may_expire() {
             self.wake_due(batch)?;
         }
@@ -212,8 +212,7 @@ impl Writer {
             let Some(waiter) = self.work.get(place) else { break };
             let sessions_wait = match sessions_wait {
                 None if in_vain.is_empty() => false,
-                // If it cannot be told, each is asked.
-                None => *sessions_wait.insert(work::sessions_wait(&self.conn).unwrap_or(true)),
+                None => *sessions_wait.insert(work::sessions_wait(&self.conn)?),
                 Some(known) => known,
             };
             let hopeless = in_vain
@@ -256,7 +255,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Answers that took so long that half their lock is gone get it renewed first.
+    /// Answers that took so long that their lock has aged get it renewed first.
     pub(crate) fn renew_late(&mut self, batch: &mut Batch) -> Result<(), Lost> {
         if batch.alone || self.late.is_empty() {
             return Ok(());

@@ -44,8 +44,8 @@ pub struct SqliteOptions {
     /// The file system SQLite goes through, by the name it is registered under; the default one if `None`.
     #[doc(hidden)]
     pub vfs: Option<String>,
-    /// Whether the writer is a task of the async runtime that opens the database, not a thread of its own. Everything
-    /// then happens in one order that the caller's runtime decides.
+    /// Whether the writer is a task of the async runtime that opens the database, not a thread of its own. No read has
+    /// a thread either: everything happens in one order, which the caller's runtime decides.
     #[doc(hidden)]
     pub writer_in_task: bool,
 }

@@ -91,9 +91,7 @@ impl SqliteProvider {
         let shared = Arc::new(Shared::default());
         let readers = match &location {
             Location::Memory => None,
-            Location::File { path, .. } => {
-                Some(Arc::new(Readers::new(path.clone(), options.vfs.clone(), options.readers_max)))
-            }
+            Location::File { path, .. } => Some(Arc::new(Readers::new(path.clone(), &options))),
         };
         let clock = Arc::clone(&options.clock);
         let payload_bytes_max = options.payload_bytes_max;
@@ -482,7 +480,7 @@ impl Provider for SqliteProvider {
 }
 
 impl SqliteProvider {
-    async fn renew_one(
+    pub(crate) async fn renew_one(
         &self,
         kind: LockKind,
         token: &str,

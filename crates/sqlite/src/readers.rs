@@ -9,21 +9,36 @@ use tokio::sync::Semaphore;
 
 use crate::error::SqliteError;
 use crate::operation::storage_error;
+use crate::options::SqliteOptions;
 use crate::provider::closed;
 use crate::{open, pragmas};
+
+/// How many long reads are under way at most.
+const LONG_MAX: usize = 2;
 
 /// A small pool of read-only connections, opened as they are needed.
 #[derive(Debug)]
 pub(crate) struct Readers {
     path: PathBuf,
     vfs: Option<String>,
-    permits: Arc<Semaphore>,
+    /// Whether there are threads for long reads.
+    threads: bool,
+    permits: Semaphore,
+    /// For reads that may take long: they keep nobody from the short ones.
+    long_permits: Arc<Semaphore>,
     idle: Mutex<Vec<Connection>>,
 }
 
 impl Readers {
-    pub(crate) fn new(path: PathBuf, vfs: Option<String>, max: usize) -> Self {
-        Self { path, vfs, permits: Arc::new(Semaphore::new(max.max(1))), idle: Mutex::new(Vec::new()) }
+    pub(crate) fn new(path: PathBuf, options: &SqliteOptions) -> Self {
+        Self {
+            path,
+            vfs: options.vfs.clone(),
+            threads: !options.writer_in_task,
+            permits: Semaphore::new(options.readers_max.max(1)),
+            long_permits: Arc::new(Semaphore::new(LONG_MAX)),
+            idle: Mutex::new(Vec::new()),
+        }
     }
 
     /// The database file.
@@ -51,7 +66,10 @@ impl Readers {
         operation: &'static str,
         read: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, ProviderError> {
-        let permits = Arc::clone(&self.permits);
+        if !self.threads {
+            return self.run(operation, read).await;
+        }
+        let permits = Arc::clone(&self.long_permits);
         let Ok(permit) = permits.acquire_owned().await else { return Err(closed(operation)) };
         let readers = Arc::clone(self);
         let reading = tokio::task::spawn_blocking(move || {
@@ -97,6 +115,7 @@ impl Readers {
     /// No more reads; the connections are closed.
     pub(crate) fn close(&self) {
         self.permits.close();
+        self.long_permits.close();
         self.idle().clear();
     }
 }

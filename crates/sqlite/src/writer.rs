@@ -136,7 +136,7 @@ pub(crate) struct Writer {
     /// The last batch was full before everybody was served.
     pub(crate) offer_owed: bool,
     pub(crate) expiry_deferred: u32,
-    /// Answers whose lock was half spent by the time they could be given.
+    /// Answers whose lock was too far spent by the time they could be given.
     pub(crate) late: Assignments,
     /// Up to when what has become due was woken.
     pub(crate) woken_ms: i64,
@@ -281,24 +281,30 @@ impl Writer {
 
     /// Finds out when something becomes due next. Done while nobody waits for an answer.
     pub(crate) fn look_ahead(&mut self) {
-        if self.due_unknown_since.take().is_none() {
-            return;
-        }
-        // A clock that was set back makes earlier moments count again.
-        self.woken_ms = self.woken_ms.min(self.now().wall_ms);
-        self.next_due_ms = due::next(&self.conn, self.woken_ms).unwrap_or_else(|error| {
+        if let Err(error) = self.find_next_due() {
             // Whatever it is comes with the look that is taken every second.
             tracing::warn!(target: "everturn::providers::sqlite", %error, "cannot look ahead");
-            None
-        });
+        }
     }
 
-    /// However busy the writer is, what time brings is noticed soon.
-    pub(crate) fn look_ahead_in_time(&mut self) {
+    fn find_next_due(&mut self) -> Result<(), rusqlite::Error> {
+        if self.due_unknown_since.is_some() {
+            // A clock that was set back makes earlier moments count again.
+            self.woken_ms = self.woken_ms.min(self.now().wall_ms);
+            self.next_due_ms = due::next(&self.conn, self.woken_ms)?;
+            self.due_unknown_since = None;
+        }
+        Ok(())
+    }
+
+    /// However busy the writer is, what time brings is noticed soon. Inside a batch: an error here, even of a read, may
+    /// have ended the transaction.
+    pub(crate) fn look_ahead_in_time(&mut self) -> Result<(), rusqlite::Error> {
         let now = self.now().monotonic;
         if self.due_unknown_since.is_some_and(|since| now.saturating_sub(since) >= DUE_UNKNOWN_MAX) {
-            self.look_ahead();
+            self.find_next_due()?;
         }
+        Ok(())
     }
 
     /// Something that becomes due may have come.
@@ -412,8 +418,8 @@ impl Writer {
     }
 
     fn fail_waiting(&mut self, reason: &str) {
-        for operation in self.pending.drain(..) {
-            operation.fail(reason, true);
+        for operation in std::mem::take(&mut self.pending) {
+            self.give_up(operation, reason);
         }
         for waiter in self.turns.take_once() {
             refuse(waiter, ProviderError::retryable(TurnWaiter::NAME, reason));

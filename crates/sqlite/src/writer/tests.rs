@@ -428,6 +428,51 @@ fn work_whose_lock_is_half_spent_is_handed_out_although_the_batch_that_renews_it
     acked.try_recv().unwrap().expect("the lock counts from its renewal on");
 }
 
+#[test]
+fn work_whose_lock_has_aged_unnoticed_is_renewed_before_it_is_handed_out() {
+    let (mut writer, clock) = writer_and_clock(512);
+    let mut waiting = work_waiter(&mut writer, 1);
+    let _queued = call(&mut writer, activity(1, 10));
+    let _slow = call(&mut writer, Slow(Arc::clone(&clock), Duration::from_secs(1)));
+    assert_eq!(writer.step(&mut Script::default()), Step::Done);
+    assert!(waiting.try_recv().is_err());
+    drive(&mut writer);
+    let answer = waiting.try_recv().unwrap().unwrap().unwrap();
+    // Whoever has it counts from now on.
+    clock.advance(LOCK - Duration::from_millis(100));
+    let ack = AckWorkItem::encode(&answer.work.token, None, writer.now()).unwrap();
+    let mut acked = call(&mut writer, ack);
+    drive(&mut writer);
+    acked.try_recv().unwrap().unwrap();
+}
+
+/// Ends the transaction it runs in, as an error of the disk does.
+struct EndsTransaction;
+
+impl Verb for EndsTransaction {
+    type Answer = ();
+    const NAME: &'static str = "ends_transaction";
+    const ORDER: Order = Order::Newcomer;
+
+    fn run(&self, scope: &mut Scope<'_>) -> Result<(), Failure> {
+        scope.conn.execute_batch("ROLLBACK")?;
+        Ok(())
+    }
+}
+
+#[test]
+fn a_transaction_that_ended_unasked_loses_the_batch_and_nothing_is_stored_twice() {
+    let mut writer = writer(512);
+    let mut before = call(&mut writer, activity(1, 10));
+    let mut ends = call(&mut writer, EndsTransaction);
+    let mut after = call(&mut writer, activity(2, 10));
+    drive(&mut writer);
+    before.try_recv().unwrap().unwrap();
+    after.try_recv().unwrap().unwrap();
+    assert!(ends.try_recv().unwrap().unwrap_err().is_retryable());
+    assert_eq!(queued(&writer), 2);
+}
+
 struct Panics;
 
 impl Verb for Panics {
@@ -534,4 +579,38 @@ fn a_renewal_made_in_time_holds_however_late_it_is_worked_off() {
     drive(&mut writer);
     assert!(renewed.try_recv().unwrap().unwrap().iter().all(Result::is_ok));
     assert!(other.try_recv().is_err(), "the renewed lock was given away");
+}
+
+/// Somebody waits for either kind of work, and there is none.
+fn with_waiters(writer: &mut Writer) -> (Answer<Option<TurnAnswer>>, Answer<Option<WorkAnswer>>) {
+    let waiters = (turn_waiter(writer, 90, None), work_waiter(writer, 91));
+    drive(writer);
+    waiters
+}
+
+#[test]
+fn the_writer_wakes_for_a_message_that_becomes_visible() {
+    let mut writer = writer(512);
+    let delay = Duration::from_millis(300);
+    let _sent = call(&mut writer, EnqueueForOrchestrator { delay: Some(delay), ..start() });
+    let _waiters = with_waiters(&mut writer);
+    assert_eq!(writer.next_wake(), Some(delay));
+}
+
+#[test]
+fn the_writer_wakes_for_the_end_of_a_lock() {
+    let (mut writer, clock) = writer_and_clock(512);
+    let _queued = call(&mut writer, activity(1, 10));
+    let mut held = work_waiter(&mut writer, 1);
+    drive(&mut writer);
+    let _held = held.try_recv().unwrap().unwrap().unwrap();
+    let (_turn, mut next) = with_waiters(&mut writer);
+    clock.advance(LOCK - Duration::from_millis(300));
+    writer.tick();
+    drive(&mut writer);
+    assert_eq!(writer.next_wake(), Some(Duration::from_millis(300)));
+    clock.advance(Duration::from_millis(300));
+    writer.tick();
+    drive(&mut writer);
+    next.try_recv().unwrap().unwrap().expect("the lock has ended");
 }
