@@ -113,6 +113,16 @@ impl<F: Future> Child<Pin<Box<F>>> {
 
 impl OrchestrationContext {
     /// Waits for all futures; results come in input order.
+    ///
+    /// ```
+    /// use everturn_core::OrchestrationContext;
+    ///
+    /// async fn greet_all(ctx: OrchestrationContext, names: String) -> Result<String, String> {
+    ///     let calls = names.lines().map(|name| ctx.schedule_activity("Greet", name)).collect();
+    ///     let greetings: Result<Vec<String>, String> = ctx.join(calls).await.into_iter().collect();
+    ///     Ok(greetings?.join(", "))
+    /// }
+    /// ```
     pub async fn join<T, F>(&self, futures: Vec<F>) -> Vec<T>
     where
         F: Future<Output = T>,
@@ -130,6 +140,17 @@ impl OrchestrationContext {
     }
 
     /// Waits for both futures.
+    ///
+    /// ```
+    /// use everturn_core::OrchestrationContext;
+    ///
+    /// async fn trip(ctx: OrchestrationContext, to: String) -> Result<String, String> {
+    ///     let flight = ctx.schedule_activity("BookFlight", to.clone());
+    ///     let hotel = ctx.schedule_sub_orchestration("BookHotel", to);
+    ///     let (flight, hotel) = ctx.join2(flight, hotel).await;
+    ///     Ok(format!("{} {}", flight?, hotel?))
+    /// }
+    /// ```
     pub async fn join2<T1, T2, F1, F2>(&self, f1: F1, f2: F2) -> (T1, T2)
     where
         F1: Future<Output = T1>,
@@ -171,6 +192,20 @@ impl OrchestrationContext {
     }
 
     /// Races two futures; if both are ready, the first wins. The loser is dropped, and its work with it.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use everturn_core::{Either2, OrchestrationContext};
+    ///
+    /// async fn quote(ctx: OrchestrationContext, item: String) -> Result<String, String> {
+    ///     let price = ctx.schedule_activity("AskSupplier", item);
+    ///     let deadline = ctx.schedule_timer(Duration::from_secs(60));
+    ///     match ctx.select2(price, deadline).await {
+    ///         Either2::First(price) => price,
+    ///         Either2::Second(()) => Err("the supplier did not answer".to_owned()),
+    ///     }
+    /// }
+    /// ```
     pub async fn select2<T1, T2, F1, F2>(&self, f1: F1, f2: F2) -> Either2<T1, T2>
     where
         F1: Future<Output = T1>,
@@ -187,6 +222,20 @@ impl OrchestrationContext {
     }
 
     /// Races three futures; of those that are ready, the first wins. The losers are dropped, and their work with them.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use everturn_core::{Either3, OrchestrationContext};
+    ///
+    /// async fn decision(ctx: OrchestrationContext, _: String) -> Result<String, String> {
+    ///     let (yes, no) = (ctx.schedule_wait("Approved"), ctx.schedule_wait("Rejected"));
+    ///     match ctx.select3(yes, no, ctx.schedule_timer(Duration::from_secs(3600))).await {
+    ///         Either3::First(by) => Ok(format!("approved by {by}")),
+    ///         Either3::Second(by) => Err(format!("rejected by {by}")),
+    ///         Either3::Third(()) => Err("nobody decided".to_owned()),
+    ///     }
+    /// }
+    /// ```
     pub async fn select3<T1, T2, T3, F1, F2, F3>(&self, f1: F1, f2: F2, f3: F3) -> Either3<T1, T2, T3>
     where
         F1: Future<Output = T1>,

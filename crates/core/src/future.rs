@@ -38,6 +38,18 @@ pub enum ScheduleKind {
 ///
 /// The work is asked for when the future is made, not when it is first polled. Dropping it before it returned its value
 /// cancels the work.
+///
+/// ```
+/// use everturn_core::{DurableFuture, OrchestrationContext};
+///
+/// fn greeting(ctx: &OrchestrationContext, name: &str) -> DurableFuture<Result<usize, String>> {
+///     ctx.schedule_activity("Greet", name).map(|text| text.map(|text| text.len()))
+/// }
+///
+/// async fn lengths(ctx: OrchestrationContext, name: String) -> Result<String, String> {
+///     Ok(greeting(&ctx, &name).await?.to_string())
+/// }
+/// ```
 #[must_use = "dropping a durable future cancels its work"]
 pub struct DurableFuture<T> {
     kind: ScheduleKind,
@@ -124,6 +136,14 @@ impl<T: Send + 'static> DurableFuture<T> {
     ///
     /// # Panics
     /// If this is not the future of an activity, or the orchestration has waited since it was made.
+    ///
+    /// ```
+    /// use everturn_core::OrchestrationContext;
+    ///
+    /// async fn render(ctx: OrchestrationContext, scene: String) -> Result<String, String> {
+    ///     ctx.schedule_activity("Render", scene).with_tag("gpu").await
+    /// }
+    /// ```
     pub fn with_tag(self, tag: impl Into<String>) -> Self {
         assert!(
             matches!(self.kind, ScheduleKind::Activity { .. }),

@@ -25,6 +25,17 @@ struct Call {
 
 impl OrchestrationContext {
     /// Runs an activity. Its failure comes as the text of the error.
+    ///
+    /// ```
+    /// use everturn_core::OrchestrationContext;
+    ///
+    /// async fn checkout(ctx: OrchestrationContext, order: String) -> Result<String, String> {
+    ///     // Both run at the same time; each outcome is recorded once.
+    ///     let payment = ctx.schedule_activity("Charge", order.clone());
+    ///     let parcel = ctx.schedule_activity("Pack", order);
+    ///     Ok(format!("{}, {}", payment.await?, parcel.await?))
+    /// }
+    /// ```
     #[track_caller]
     pub fn schedule_activity(
         &self,
@@ -38,6 +49,15 @@ impl OrchestrationContext {
     ///
     /// # Panics
     /// If the input cannot be serialised.
+    ///
+    /// ```
+    /// use everturn_core::OrchestrationContext;
+    ///
+    /// async fn total(ctx: OrchestrationContext, order: String) -> Result<String, String> {
+    ///     let cents: u64 = ctx.schedule_activity_typed("SumUp", &vec![order, "postage".to_owned()]).await?;
+    ///     Ok(format!("{}.{:02}", cents / 100, cents % 100))
+    /// }
+    /// ```
     #[track_caller]
     pub fn schedule_activity_typed<In: Serialize, Out: DeserializeOwned + Send + 'static>(
         &self,
@@ -48,6 +68,17 @@ impl OrchestrationContext {
     }
 
     /// Runs an activity on the worker that owns the session.
+    ///
+    /// ```
+    /// use everturn_core::OrchestrationContext;
+    ///
+    /// async fn transcode(ctx: OrchestrationContext, film: String) -> Result<String, String> {
+    ///     // The second finds the file where the first has left it: on the same worker.
+    ///     let session = format!("film-{film}");
+    ///     let file = ctx.schedule_activity_on_session("Download", film, session.clone()).await?;
+    ///     ctx.schedule_activity_on_session("Encode", file, session).await
+    /// }
+    /// ```
     #[track_caller]
     pub fn schedule_activity_on_session(
         &self,
@@ -73,6 +104,16 @@ impl OrchestrationContext {
     }
 
     /// Runs an activity until it succeeds or the policy gives up; then the last error is returned.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use everturn_core::{OrchestrationContext, RetryPolicy};
+    ///
+    /// async fn charge(ctx: OrchestrationContext, order: String) -> Result<String, String> {
+    ///     let policy = RetryPolicy::new(5).with_timeout(Duration::from_secs(30));
+    ///     ctx.schedule_activity_with_retry("Charge", order, policy).await
+    /// }
+    /// ```
     #[track_caller]
     pub fn schedule_activity_with_retry(
         &self,

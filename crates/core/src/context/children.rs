@@ -14,6 +14,16 @@ use crate::ids::{is_auto_generated_sub_orch_id, uses_reserved_marker};
 
 impl OrchestrationContext {
     /// Runs a child orchestration under a generated id.
+    ///
+    /// ```
+    /// use everturn_core::OrchestrationContext;
+    ///
+    /// async fn order(ctx: OrchestrationContext, items: String) -> Result<String, String> {
+    ///     let parcels = items.lines().map(|item| ctx.schedule_sub_orchestration("Ship", item)).collect();
+    ///     let numbers: Result<Vec<String>, String> = ctx.join(parcels).await.into_iter().collect();
+    ///     Ok(numbers?.join(", "))
+    /// }
+    /// ```
     #[track_caller]
     pub fn schedule_sub_orchestration(
         &self,
@@ -24,6 +34,15 @@ impl OrchestrationContext {
     }
 
     /// Runs a child orchestration under an id of your own.
+    ///
+    /// ```
+    /// use everturn_core::OrchestrationContext;
+    ///
+    /// async fn order(ctx: OrchestrationContext, id: String) -> Result<String, String> {
+    ///     // Others can reach the child under this id: with signals, queries, a cancellation.
+    ///     ctx.schedule_sub_orchestration_with_id("Ship", format!("parcel-of-{id}"), id).await
+    /// }
+    /// ```
     #[track_caller]
     pub fn schedule_sub_orchestration_with_id(
         &self,
@@ -88,6 +107,15 @@ impl OrchestrationContext {
     ///
     /// # Panics
     /// If the id looks like that of a generated child.
+    ///
+    /// ```
+    /// use everturn_core::OrchestrationContext;
+    ///
+    /// async fn order(ctx: OrchestrationContext, id: String) -> Result<String, String> {
+    ///     ctx.schedule_orchestration("AskForReview", format!("review-of-{id}"), id.clone());
+    ///     Ok(id)
+    /// }
+    /// ```
     #[track_caller]
     pub fn schedule_orchestration(
         &self,

@@ -12,6 +12,19 @@ use crate::action::Action;
 impl OrchestrationContext {
     /// Ends this execution and begins the next with a fresh history and this input, at the registry's version. Takes
     /// effect when called; the returned future never ends.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use everturn_core::OrchestrationContext;
+    ///
+    /// async fn every_hour(ctx: OrchestrationContext, round: String) -> Result<String, String> {
+    ///     let number: u64 = round.parse().unwrap_or(0);
+    ///     ctx.schedule_activity("CleanUp", round).await?;
+    ///     ctx.schedule_timer(Duration::from_secs(3600)).await;
+    ///     // A loop that never ends needs a history that does not grow.
+    ///     ctx.continue_as_new((number + 1).to_string()).await
+    /// }
+    /// ```
     #[track_caller]
     pub fn continue_as_new(&self, input: impl Into<String>) -> Pending<Result<String, String>> {
         self.successor(input.into(), None)

@@ -7,6 +7,17 @@ use crate::action::Action;
 
 impl OrchestrationContext {
     /// Sets the text that clients see beside the status of this instance. It survives continue-as-new.
+    ///
+    /// ```
+    /// use everturn_core::OrchestrationContext;
+    ///
+    /// async fn order(ctx: OrchestrationContext, id: String) -> Result<String, String> {
+    ///     ctx.set_custom_status("charging");
+    ///     ctx.schedule_activity("Charge", id.clone()).await?;
+    ///     ctx.set_custom_status("shipping");
+    ///     ctx.schedule_activity("Ship", id).await
+    /// }
+    /// ```
     #[track_caller]
     pub fn set_custom_status(&self, status: impl Into<String>) {
         self.change_custom_status(Some(status.into()));

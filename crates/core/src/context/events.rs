@@ -13,6 +13,15 @@ use crate::future::{DurableFuture, ScheduleKind, data};
 impl OrchestrationContext {
     /// Waits for a signal. The n-th wait on a name gets the n-th signal that found a wait open; a signal that finds
     /// none is lost. For messages that must not be lost use [`dequeue_event`](Self::dequeue_event).
+    ///
+    /// ```
+    /// use everturn_core::OrchestrationContext;
+    ///
+    /// async fn approval(ctx: OrchestrationContext, request: String) -> Result<String, String> {
+    ///     let by = ctx.schedule_wait("Approved").await;
+    ///     Ok(format!("{request} was approved by {by}"))
+    /// }
+    /// ```
     #[track_caller]
     pub fn schedule_wait(&self, name: impl Into<String>) -> DurableFuture<String> {
         let name = name.into();
@@ -32,6 +41,19 @@ impl OrchestrationContext {
     }
 
     /// Takes the next message of a queue. Messages wait until they are read, also across continue-as-new.
+    ///
+    /// ```
+    /// use everturn_core::OrchestrationContext;
+    ///
+    /// async fn cart(ctx: OrchestrationContext, mut items: String) -> Result<String, String> {
+    ///     loop {
+    ///         match ctx.dequeue_event("commands").await.as_str() {
+    ///             "checkout" => return Ok(items),
+    ///             item => items = format!("{items} {item}"),
+    ///         }
+    ///     }
+    /// }
+    /// ```
     #[track_caller]
     pub fn dequeue_event(&self, queue: impl Into<String>) -> DurableFuture<String> {
         let name = queue.into();
@@ -42,6 +64,16 @@ impl OrchestrationContext {
 
     /// [`dequeue_event`](Self::dequeue_event) with a typed payload; one that does not fit panics, which fails the
     /// orchestration.
+    ///
+    /// ```
+    /// use everturn_core::OrchestrationContext;
+    ///
+    /// async fn average(ctx: OrchestrationContext, _: String) -> Result<String, String> {
+    ///     let (first, second): (f64, f64) =
+    ///         (ctx.dequeue_event_typed("readings").await, ctx.dequeue_event_typed("readings").await);
+    ///     Ok(((first + second) / 2.0).to_string())
+    /// }
+    /// ```
     #[track_caller]
     pub fn dequeue_event_typed<T: DeserializeOwned>(
         &self,

@@ -14,6 +14,18 @@ use crate::{KvEntry, SystemStats};
 
 impl OrchestrationContext {
     /// Sets a key. Clients see it when the turn is committed; it survives continue-as-new.
+    ///
+    /// ```
+    /// use everturn_core::OrchestrationContext;
+    ///
+    /// async fn order(ctx: OrchestrationContext, id: String) -> Result<String, String> {
+    ///     let parcel = ctx.schedule_activity("Ship", id).await?;
+    ///     ctx.set_kv_value("parcel", parcel.clone());
+    ///     assert_eq!(ctx.get_kv_value("parcel"), Some(parcel));
+    ///     ctx.clear_kv_value("draft");
+    ///     Ok(ctx.get_kv_all_keys().join(", "))
+    /// }
+    /// ```
     #[track_caller]
     pub fn set_kv_value(&self, key: impl Into<String>, value: impl Into<String>) {
         let (key, value) = (key.into(), value.into());
@@ -28,6 +40,16 @@ impl OrchestrationContext {
     ///
     /// # Panics
     /// If the value cannot be serialised.
+    ///
+    /// ```
+    /// use everturn_core::OrchestrationContext;
+    ///
+    /// async fn count(ctx: OrchestrationContext, _: String) -> Result<String, String> {
+    ///     let rounds: u64 = ctx.get_kv_value_typed("rounds")?.unwrap_or(0);
+    ///     ctx.set_kv_value_typed("rounds", &(rounds + 1));
+    ///     ctx.continue_as_new("").await
+    /// }
+    /// ```
     #[track_caller]
     pub fn set_kv_value_typed<T: Serialize>(&self, key: impl Into<String>, value: &T) {
         let value = serde_json::to_string(value)
@@ -100,6 +122,15 @@ impl OrchestrationContext {
     }
 
     /// Reads a key of another instance as it is now; the answer is recorded.
+    ///
+    /// ```
+    /// use everturn_core::OrchestrationContext;
+    ///
+    /// async fn invoice(ctx: OrchestrationContext, order: String) -> Result<String, String> {
+    ///     let parcel = ctx.get_kv_value_from_instance(order, "parcel").await?;
+    ///     Ok(parcel.unwrap_or_else(|| "not shipped yet".to_owned()))
+    /// }
+    /// ```
     #[track_caller]
     pub fn get_kv_value_from_instance(
         &self,

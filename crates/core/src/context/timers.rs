@@ -9,6 +9,16 @@ use crate::future::{DurableFuture, ScheduleKind};
 
 impl OrchestrationContext {
     /// Sleeps durably: the timer goes on while no process runs. Dropping it costs nothing.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use everturn_core::OrchestrationContext;
+    ///
+    /// async fn reminder(ctx: OrchestrationContext, to: String) -> Result<String, String> {
+    ///     ctx.schedule_timer(Duration::from_secs(30 * 24 * 3600)).await;
+    ///     ctx.schedule_activity("SendMail", to).await
+    /// }
+    /// ```
     #[track_caller]
     pub fn schedule_timer(&self, delay: Duration) -> DurableFuture<()> {
         self.timer(delay, Location::caller())

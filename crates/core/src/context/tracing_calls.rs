@@ -38,6 +38,15 @@ impl OrchestrationContext {
     }
 
     /// Writes a log line at INFO unless the code is replaying.
+    ///
+    /// ```
+    /// use everturn_core::OrchestrationContext;
+    ///
+    /// async fn order(ctx: OrchestrationContext, id: String) -> Result<String, String> {
+    ///     ctx.trace_info(format!("charging {id}"));
+    ///     ctx.schedule_activity("Charge", id).await
+    /// }
+    /// ```
     pub fn trace_info(&self, message: impl Into<String>) {
         trace_at!(self, info, message.into());
     }

@@ -13,6 +13,14 @@ impl Client {
     ///
     /// # Errors
     /// [`ClientError::Provider`] if the store failed.
+    ///
+    /// ```
+    /// # async fn example(client: everturn::Client) -> Result<(), everturn::ClientError> {
+    /// let parcel = client.get_kv_value("order-42", "parcel").await?;
+    /// println!("{}", parcel.as_deref().unwrap_or("not shipped yet"));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn get_kv_value(&self, instance: &str, key: &str) -> Result<Option<String>, ClientError> {
         Ok(self.store.get_kv_value(instance, key).await?)
     }
@@ -33,6 +41,15 @@ impl Client {
     ///
     /// # Errors
     /// [`ClientError::Provider`] if the store failed.
+    ///
+    /// ```
+    /// # async fn example(client: everturn::Client) -> Result<(), everturn::ClientError> {
+    /// for (key, value) in client.get_kv_all_values("order-42").await? {
+    ///     println!("{key} = {value}");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn get_kv_all_values(&self, instance: &str) -> Result<HashMap<String, String>, ClientError> {
         Ok(self.store.get_kv_all_values(instance).await?)
     }
@@ -41,6 +58,16 @@ impl Client {
     ///
     /// # Errors
     /// [`ClientError::Timeout`] if it was not set in time, [`ClientError::Provider`] if the store failed.
+    ///
+    /// ```
+    /// # async fn example(client: everturn::Client) -> Result<(), everturn::ClientError> {
+    /// use std::time::Duration;
+    ///
+    /// let parcel = client.wait_for_kv_value("order-42", "parcel", Duration::from_secs(30)).await?;
+    /// println!("shipped as {parcel}");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn wait_for_kv_value(
         &self,
         instance: &str,
@@ -54,6 +81,16 @@ impl Client {
     ///
     /// # Errors
     /// As [`wait_for_kv_value`](Self::wait_for_kv_value); [`ClientError::InvalidInput`] if the value cannot be decoded.
+    ///
+    /// ```
+    /// # async fn example(client: everturn::Client) -> Result<(), everturn::ClientError> {
+    /// use std::time::Duration;
+    ///
+    /// let rounds: u64 = client.wait_for_kv_value_typed("cleaner", "rounds", Duration::from_secs(30)).await?;
+    /// println!("{rounds} rounds");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn wait_for_kv_value_typed<T: DeserializeOwned>(
         &self,
         instance: &str,

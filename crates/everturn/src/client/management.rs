@@ -29,6 +29,16 @@ impl Client {
     ///
     /// # Errors
     /// If the store failed or has no management side.
+    ///
+    /// ```
+    /// # async fn example(client: everturn::Client) -> Result<(), everturn::ClientError> {
+    /// for instance in client.list_instances_by_status("Failed").await? {
+    ///     let info = client.get_instance_info(&instance).await?;
+    ///     println!("{instance}: {}", info.output.unwrap_or_default());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn list_instances_by_status(&self, status: &str) -> Result<Vec<String>, ClientError> {
         Ok(self.admin()?.list_instances_by_status(status).await?)
     }
@@ -37,6 +47,14 @@ impl Client {
     ///
     /// # Errors
     /// If the instance is unknown, or the store failed or has no management side.
+    ///
+    /// ```
+    /// # async fn example(client: everturn::Client) -> Result<(), everturn::ClientError> {
+    /// let info = client.get_instance_info("order-42").await?;
+    /// println!("{} {} is {}", info.orchestration_name, info.orchestration_version, info.status);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn get_instance_info(&self, instance: &str) -> Result<InstanceInfo, ClientError> {
         Ok(self.admin()?.get_instance_info(instance).await?)
     }
@@ -65,6 +83,17 @@ impl Client {
     ///
     /// # Errors
     /// If an event is damaged, or the store failed or has no management side.
+    ///
+    /// ```
+    /// # async fn example(client: everturn::Client) -> Result<(), everturn::ClientError> {
+    /// for execution in client.list_executions("order-42").await? {
+    ///     for event in client.read_execution_history("order-42", execution).await? {
+    ///         println!("{execution}.{}: {:?}", event.event_id, event.kind);
+    ///     }
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn read_execution_history(
         &self,
         instance: &str,
@@ -85,6 +114,14 @@ impl Client {
     ///
     /// # Errors
     /// If the store failed or has no management side.
+    ///
+    /// ```
+    /// # async fn example(client: everturn::Client) -> Result<(), everturn::ClientError> {
+    /// let depths = client.get_queue_depths().await?;
+    /// println!("{} messages and {} activities wait", depths.orchestrator_queue, depths.worker_queue);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn get_queue_depths(&self) -> Result<QueueDepths, ClientError> {
         Ok(self.admin()?.get_queue_depths().await?)
     }
@@ -93,6 +130,14 @@ impl Client {
     ///
     /// # Errors
     /// If the store failed or has no management side.
+    ///
+    /// ```
+    /// # async fn example(client: everturn::Client) -> Result<(), everturn::ClientError> {
+    /// let tree = client.get_instance_tree("order-42").await?;
+    /// println!("{} with {} descendants", tree.root_id, tree.size() - 1);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn get_instance_tree(&self, instance_id: &str) -> Result<InstanceTree, ClientError> {
         Ok(self.admin()?.get_instance_tree(instance_id).await?)
     }
@@ -103,6 +148,19 @@ impl Client {
     /// # Errors
     /// [`ClientError::InstanceNotFound`], [`ClientError::InstanceStillRunning`] without `force`,
     /// [`ClientError::CannotDeleteSubOrchestration`] for a child; or if the store failed or has no management side.
+    ///
+    /// ```
+    /// # async fn example(client: everturn::Client) -> Result<(), everturn::ClientError> {
+    /// use everturn::ClientError;
+    ///
+    /// match client.delete_instance("order-42", false).await {
+    ///     Ok(deleted) => println!("{} instances are gone", deleted.instances_deleted),
+    ///     Err(ClientError::InstanceStillRunning { instance_id }) => println!("{instance_id} is not done yet"),
+    ///     Err(error) => return Err(error),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn delete_instance(
         &self,
         instance_id: &str,
@@ -121,6 +179,18 @@ impl Client {
     ///
     /// # Errors
     /// If the store failed or has no management side.
+    ///
+    /// ```
+    /// # async fn example(client: everturn::Client) -> Result<(), everturn::ClientError> {
+    /// use everturn::InstanceFilter;
+    ///
+    /// let yesterday_ms = 1_800_000_000_000;
+    /// let old = InstanceFilter { completed_before: Some(yesterday_ms), limit: Some(100), ..Default::default() };
+    /// let deleted = client.delete_instance_bulk(old).await?;
+    /// println!("{} instances are gone", deleted.instances_deleted);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn delete_instance_bulk(
         &self,
         filter: InstanceFilter,
@@ -134,6 +204,16 @@ impl Client {
     ///
     /// # Errors
     /// If the instance is unknown, or the store failed or has no management side.
+    ///
+    /// ```
+    /// # async fn example(client: everturn::Client) -> Result<(), everturn::ClientError> {
+    /// use everturn::PruneOptions;
+    ///
+    /// let last_ten = PruneOptions { keep_last: Some(10), ..Default::default() };
+    /// client.prune_executions("cleaner", last_ten).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn prune_executions(
         &self,
         instance_id: &str,
@@ -183,6 +263,7 @@ fn deletion_error(instance_id: &str, error: ProviderError) -> ClientError {
 
 fn log_deletion(what: &'static str, deleted: &DeleteInstanceResult) {
     tracing::info!(
+        target: "everturn::runtime",
         instances_deleted = deleted.instances_deleted,
         executions_deleted = deleted.executions_deleted,
         events_deleted = deleted.events_deleted,
@@ -193,6 +274,7 @@ fn log_deletion(what: &'static str, deleted: &DeleteInstanceResult) {
 
 fn log_pruning(what: &'static str, pruned: &PruneResult) {
     tracing::info!(
+        target: "everturn::runtime",
         instances_processed = pruned.instances_processed,
         executions_deleted = pruned.executions_deleted,
         events_deleted = pruned.events_deleted,

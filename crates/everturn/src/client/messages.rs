@@ -12,6 +12,13 @@ impl Client {
     ///
     /// # Errors
     /// [`ClientError::InvalidInput`] if the data is too large, [`ClientError::Provider`] if the store failed.
+    ///
+    /// ```
+    /// # async fn example(client: everturn::Client) -> Result<(), everturn::ClientError> {
+    /// client.raise_event("order-42", "Approved", "the manager").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn raise_event(
         &self,
         instance: impl Into<String>,
@@ -40,6 +47,15 @@ impl Client {
     ///
     /// # Errors
     /// [`ClientError::InvalidInput`] if the data is too large, [`ClientError::Provider`] if the store failed.
+    ///
+    /// ```
+    /// # async fn example(client: everturn::Client) -> Result<(), everturn::ClientError> {
+    /// // Read one by one with `ctx.dequeue_event("commands")`, in this order.
+    /// client.enqueue_event("cart-7", "commands", "book").await?;
+    /// client.enqueue_event("cart-7", "commands", "checkout").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn enqueue_event(
         &self,
         instance: impl Into<String>,
@@ -83,6 +99,13 @@ impl Client {
     ///
     /// # Errors
     /// [`ClientError::InvalidInput`] if the reason is too large, [`ClientError::Provider`] if the store failed.
+    ///
+    /// ```
+    /// # async fn example(client: everturn::Client) -> Result<(), everturn::ClientError> {
+    /// client.cancel_instance("order-42", "the customer changed his mind").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn cancel_instance(
         &self,
         instance: impl Into<String>,

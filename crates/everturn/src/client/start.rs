@@ -12,6 +12,15 @@ impl Client {
     /// # Errors
     /// [`ClientError::InvalidInput`] if the id looks like a child's or the input is too large, then nothing was asked
     /// for; [`ClientError::Provider`] if the store failed.
+    ///
+    /// ```
+    /// # async fn example(client: everturn::Client) -> Result<(), everturn::ClientError> {
+    /// client.start_orchestration("order-42", "process_order", "2 books").await?;
+    /// // The same id again changes nothing, so a request that timed out can simply be repeated.
+    /// client.start_orchestration("order-42", "process_order", "2 books").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn start_orchestration(
         &self,
         instance: impl Into<String>,
@@ -25,6 +34,13 @@ impl Client {
     ///
     /// # Errors
     /// As [`start_orchestration`](Self::start_orchestration).
+    ///
+    /// ```
+    /// # async fn example(client: everturn::Client) -> Result<(), everturn::ClientError> {
+    /// client.start_orchestration_versioned("order-42", "process_order", "2.0.0", "2 books").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn start_orchestration_versioned(
         &self,
         instance: impl Into<String>,
@@ -40,6 +56,13 @@ impl Client {
     /// # Errors
     /// As [`start_orchestration`](Self::start_orchestration); [`ClientError::InvalidInput`] if the input cannot be
     /// encoded.
+    ///
+    /// ```
+    /// # async fn example(client: everturn::Client) -> Result<(), everturn::ClientError> {
+    /// client.start_orchestration_typed("order-42", "process_order", vec![("book", 2), ("pen", 1)]).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn start_orchestration_typed<In: Serialize>(
         &self,
         instance: impl Into<String>,

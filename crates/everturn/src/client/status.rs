@@ -16,6 +16,20 @@ impl Client {
     ///
     /// # Errors
     /// [`ClientError::Provider`] if the store failed or the instance's record is damaged.
+    ///
+    /// ```
+    /// # async fn example(client: everturn::Client) -> Result<(), everturn::ClientError> {
+    /// use everturn::OrchestrationStatus;
+    ///
+    /// match client.get_orchestration_status("order-42").await? {
+    ///     OrchestrationStatus::NotFound => println!("not begun"),
+    ///     OrchestrationStatus::Running { custom_status, .. } => println!("under way: {custom_status:?}"),
+    ///     OrchestrationStatus::Completed { output, .. } => println!("done: {output}"),
+    ///     OrchestrationStatus::Failed { details, .. } => println!("failed: {}", details.display_message()),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn get_orchestration_status(&self, instance: &str) -> Result<OrchestrationStatus, ClientError> {
         Ok(self.store.read_status(instance).await?)
     }
@@ -24,6 +38,20 @@ impl Client {
     ///
     /// # Errors
     /// [`ClientError::Timeout`] if it has not ended in time, [`ClientError::Provider`] if the store failed.
+    ///
+    /// ```
+    /// # async fn example(client: everturn::Client) -> Result<(), everturn::ClientError> {
+    /// use std::time::Duration;
+    /// use everturn::ClientError;
+    ///
+    /// match client.wait_for_orchestration("order-42", Duration::from_secs(30)).await {
+    ///     Ok(end) => println!("{end:?}"),
+    ///     Err(ClientError::Timeout) => println!("still under way"),
+    ///     Err(error) => return Err(error),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn wait_for_orchestration(
         &self,
         instance: &str,
@@ -42,6 +70,18 @@ impl Client {
     /// # Errors
     /// As [`wait_for_orchestration`](Self::wait_for_orchestration); [`ClientError::InvalidInput`] if the output cannot
     /// be decoded.
+    ///
+    /// ```
+    /// # async fn example(client: everturn::Client) -> Result<(), everturn::ClientError> {
+    /// use std::time::Duration;
+    ///
+    /// match client.wait_for_orchestration_typed::<u64>("order-42", Duration::from_secs(30)).await? {
+    ///     Ok(cents) => println!("{cents} cents were paid"),
+    ///     Err(failure) => println!("failed: {failure}"),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn wait_for_orchestration_typed<Out: DeserializeOwned>(
         &self,
         instance: &str,
@@ -65,6 +105,23 @@ impl Client {
     ///
     /// # Errors
     /// [`ClientError::Timeout`] if neither happened in time, [`ClientError::Provider`] if the store failed.
+    ///
+    /// ```
+    /// # async fn example(client: everturn::Client) -> Result<(), everturn::ClientError> {
+    /// use std::time::Duration;
+    ///
+    /// let (mut seen, interval, patience) = (0, Duration::from_millis(100), Duration::from_secs(60));
+    /// loop {
+    ///     let status = client.wait_for_status_change("order-42", seen, interval, patience).await?;
+    ///     println!("{status:?}");
+    ///     if status.is_terminal() {
+    ///         break;
+    ///     }
+    ///     seen = status.custom_status_version();
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn wait_for_status_change(
         &self,
         instance: &str,

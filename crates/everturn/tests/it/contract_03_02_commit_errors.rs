@@ -115,7 +115,8 @@ async fn a_refused_first_turn_fails_the_instance_and_its_parent_hears_of_it() {
 #[tokio::test]
 async fn a_refused_warm_turn_is_tried_again_cold() {
     let refused = |n: usize| (n == 2).then(|| ProviderError::permanent("commit", "memory was wrong"));
-    let (node, store) = node_with(quick(), refused).await;
+    let warm = RuntimeOptions { warm_instances_max: 1_000, ..quick() };
+    let (node, store) = node_with(warm, refused).await;
     node.client.start_orchestration("i", "Two", "").await.unwrap();
     assert_eq!(node.output_of("i").await, "ab");
     assert_eq!(store.count("abandon_orchestration_item"), 1);

@@ -1,10 +1,14 @@
 //! 03 §10, §11: work without a handler, and work that was tried too often.
 
+use everturn::providers::Provider;
 use everturn::runtime::registry::{ActivityRegistry, OrchestrationRegistry};
 use everturn::{
-    ErrorDetails, EventKind, OrchestrationContext, OrchestrationStatus, PoisonMessageType, RuntimeOptions,
+    ErrorDetails, Event, EventKind, OrchestrationContext, OrchestrationStatus, PoisonMessageType,
+    RuntimeOptions,
 };
+use tracing::Level;
 
+use crate::log_lines::LogLines;
 use crate::node_under_test::{NodeUnderTest, memory, quick, until};
 
 fn orchestrations() -> OrchestrationRegistry {
@@ -147,6 +151,34 @@ async fn a_history_that_cannot_be_read_is_poisoned_at_its_fixed_place() {
     node.client.raise_event("i", "go", "y").await.unwrap();
     until("the message is gone", async || store.message_attempts("i").is_empty()).await;
     node.runtime.shutdown(None).await;
+}
+
+#[tokio::test]
+async fn a_taken_place_for_the_failure_deletes_no_message() {
+    let (lines, _listening) = LogLines::listen();
+    let store = memory();
+    let before =
+        NodeUnderTest::start(store.clone(), ActivityRegistry::default(), orchestrations(), quick()).await;
+    before.client.start_orchestration("i", "Waits", "").await.unwrap();
+    before.committed("i").await;
+    before.runtime.shutdown(None).await;
+    // A history so long that an ordinary event has the failure's id.
+    let ordinary = EventKind::ExternalEvent { name: "other".into(), data: String::new() };
+    let event = Event::with_event_id(99_999, "i", 1, None, ordinary);
+    store.append_with_execution("i", 1, vec![event]).await.unwrap();
+    assert!(store.damage_event("i", 1, 2));
+
+    let options = RuntimeOptions { max_attempts: 0, ..quick() };
+    let node =
+        NodeUnderTest::start(store.clone(), ActivityRegistry::default(), orchestrations(), options).await;
+    node.client.raise_event("i", "go", "x").await.unwrap();
+    until("the operator is told", async || !lines.saying("cannot be read was refused").is_empty()).await;
+    node.runtime.shutdown(None).await;
+    let line = lines.saying("cannot be read was refused").remove(0);
+    assert_eq!((line.level, line.target.as_str()), (Level::ERROR, "everturn::runtime"));
+    assert_eq!(line.field("instance_id"), "i");
+    assert_eq!(store.message_attempts("i").len(), 1, "the message is kept");
+    assert_eq!(node.client.get_instance_info("i").await.unwrap().status, "Running");
 }
 
 #[tokio::test]

@@ -107,6 +107,7 @@ async fn warm_instances_are_gone_after_shutdown() {
     let handles_before = Arc::strong_count(&store);
     let held = Arc::new(());
     let captured = Arc::clone(&held);
+    let warm = RuntimeOptions { warm_instances_max: 1_000, ..quick() };
     let orchestrations = OrchestrationRegistry::builder()
         .register("Waits", move |ctx: OrchestrationContext, _: String| {
             let captured = Arc::clone(&captured);
@@ -117,8 +118,7 @@ async fn warm_instances_are_gone_after_shutdown() {
             }
         })
         .build();
-    let node =
-        NodeUnderTest::start(store.clone(), ActivityRegistry::default(), orchestrations, quick()).await;
+    let node = NodeUnderTest::start(store.clone(), ActivityRegistry::default(), orchestrations, warm).await;
     node.client.start_orchestration("i", "Waits", "").await.unwrap();
     until("the instance waits", async || Arc::strong_count(&held) == 3).await;
     node.committed("i").await;

@@ -6,8 +6,14 @@ use everturn::providers::memory::MemoryProvider;
 use everturn::providers::{Provider, ProviderError};
 use everturn::{Client, ClientError, InstanceFilter, OrchestrationStatus, PruneOptions};
 
+use tracing::Level;
+
+use crate::log_lines::LogLines;
 use crate::noting_provider::NotingProvider;
+use crate::stores::{Store, on_every_store_in_paused_time};
 use crate::turn_by_hand::{child_start, commit, completed, continued, kv_set};
+
+on_every_store_in_paused_time!(each_deletion_and_pruning_is_told_in_one_line);
 
 fn client() -> (Arc<MemoryProvider>, Client) {
     let store = Arc::new(MemoryProvider::new());
@@ -169,4 +175,38 @@ async fn pruning_leaves_the_current_execution() {
         client.prune_executions_bulk(InstanceFilter::default(), PruneOptions::default()).await.unwrap();
     assert_eq!((pruned.instances_processed, pruned.executions_deleted), (1, 1));
     assert_eq!(client.list_executions("i").await.unwrap(), [3]);
+}
+
+/// The store works on this thread too, so that a line of its own would be heard.
+async fn each_deletion_and_pruning_is_told_in_one_line(store: Store) {
+    let store = store.provider();
+    let client = Client::new(Arc::clone(&store));
+    for instance in ["one", "two"] {
+        client.start_orchestration(instance, "order", "").await.unwrap();
+        commit(&*store, continued("2")).await;
+        commit(&*store, completed("42")).await;
+    }
+    let (lines, _listening) = LogLines::listen();
+    let mut told = 0;
+    let mut only_new_line = |counts: &[(&str, &str)]| {
+        let told_now: Vec<_> =
+            lines.all().into_iter().filter(|line| line.level <= Level::INFO).skip(told).collect();
+        assert_eq!(told_now.len(), 1, "{told_now:#?}");
+        assert_eq!((told_now[0].level, told_now[0].target.as_str()), (Level::INFO, "everturn::runtime"));
+        for (name, count) in counts {
+            assert_eq!(told_now[0].field(name), *count, "{name} of {told_now:?}");
+        }
+        told += 1;
+    };
+    let one = || InstanceFilter { instance_ids: Some(vec!["one".to_owned()]), ..Default::default() };
+    client.prune_executions("two", PruneOptions::default()).await.unwrap();
+    let pruned = [("instances_processed", "1"), ("executions_deleted", "1"), ("events_deleted", "2")];
+    only_new_line(&pruned);
+    client.prune_executions_bulk(one(), PruneOptions::default()).await.unwrap();
+    only_new_line(&pruned);
+    let deleted = [("instances_deleted", "1"), ("executions_deleted", "1"), ("events_deleted", "2")];
+    client.delete_instance_bulk(one()).await.unwrap();
+    only_new_line(&deleted);
+    client.delete_instance("two", false).await.unwrap();
+    only_new_line(&deleted);
 }

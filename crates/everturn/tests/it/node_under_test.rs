@@ -16,6 +16,54 @@ pub(crate) fn memory() -> Arc<MemoryProvider> {
     Arc::new(MemoryProvider::new())
 }
 
+/// How long before its end a lock of 200 ms is renewed.
+const CRUEL_BUFFER: Duration = Duration::from_millis(100);
+
+/// Whether the tests run under cruel settings: nothing stays warm, one operation a commit, the shortest locks.
+///
+/// `EVERTURN_CRUEL=1 cargo test -p everturn --test it`
+pub(crate) fn is_cruel() -> bool {
+    std::env::var_os("EVERTURN_CRUEL").is_some_and(|value| value == "1")
+}
+
+/// So many of something large; a tenth of it under cruel settings, where each costs more.
+pub(crate) fn many(count: usize) -> usize {
+    if is_cruel() { count / 10 } else { count }
+}
+
+/// What a test leaves as it is becomes cruel: nothing stays warm, and locks are as short as they may be.
+fn cruelly(options: RuntimeOptions) -> RuntimeOptions {
+    if !is_cruel() {
+        return options;
+    }
+    let usual = RuntimeOptions::default();
+    let lock = |asked: Duration, usual: Duration, cruel_ms| {
+        if asked == usual { Duration::from_millis(cruel_ms) } else { asked }
+    };
+    let instances = options.orchestrator_lock_timeout == usual.orchestrator_lock_timeout;
+    let work = options.worker_lock_timeout == usual.worker_lock_timeout;
+    RuntimeOptions {
+        warm_instances_max: if options.warm_instances_max == usual.warm_instances_max {
+            0
+        } else {
+            options.warm_instances_max
+        },
+        orchestrator_lock_timeout: lock(
+            options.orchestrator_lock_timeout,
+            usual.orchestrator_lock_timeout,
+            200,
+        ),
+        orchestrator_lock_renewal_buffer: if instances {
+            CRUEL_BUFFER
+        } else {
+            options.orchestrator_lock_renewal_buffer
+        },
+        worker_lock_timeout: lock(options.worker_lock_timeout, usual.worker_lock_timeout, 200),
+        worker_lock_renewal_buffer: if work { CRUEL_BUFFER } else { options.worker_lock_renewal_buffer },
+        ..options
+    }
+}
+
 /// Options under which nothing waits for long.
 pub(crate) fn quick() -> RuntimeOptions {
     RuntimeOptions {
@@ -43,6 +91,7 @@ impl NodeUnderTest {
         options: RuntimeOptions,
     ) -> Self {
         let client = Client::new(Arc::clone(&store));
+        let options = cruelly(options);
         let runtime = Runtime::start_with_options(store, activities, orchestrations, options).await;
         Self { client, runtime }
     }

@@ -8,11 +8,16 @@ use everturn::providers::sqlite::{SqliteOptions, SqliteProvider};
 use everturn::providers::{Clock, ManualClock, Provider, SystemClock};
 use tempfile::TempDir;
 
+#[cfg(feature = "sqlite")]
+use crate::node_under_test::is_cruel;
+use crate::tokio_clock::TokioClock;
+
 /// A store and whatever must outlive it.
 pub(crate) struct Store {
     provider: Arc<dyn Provider>,
     settings: Settings,
     /// Where the database file lies; none for a store in memory.
+    #[cfg_attr(not(feature = "sqlite"), expect(dead_code, reason = "a store in memory has no file"))]
     folder: Option<TempDir>,
 }
 
@@ -20,11 +25,22 @@ pub(crate) struct Store {
 struct Settings {
     clock: Arc<dyn Clock>,
     payload_bytes_max: usize,
+    /// Whether everything the store does happens on the test's own thread.
+    #[cfg_attr(not(feature = "sqlite"), expect(dead_code, reason = "a store in memory has no thread"))]
+    on_one_thread: bool,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { clock: Arc::new(SystemClock::new()), payload_bytes_max: 8 * 1024 * 1024 }
+        let clock = Arc::new(SystemClock::new());
+        Self { clock, payload_bytes_max: 8 * 1024 * 1024, on_one_thread: false }
+    }
+}
+
+impl Settings {
+    /// A store whose time is tokio's, which tests pause.
+    fn in_paused_time() -> Self {
+        Self { clock: Arc::new(TokioClock::new()), on_one_thread: true, ..Self::default() }
     }
 }
 
@@ -37,6 +53,19 @@ impl Store {
     #[cfg(feature = "sqlite")]
     pub(crate) async fn sqlite() -> Self {
         let (folder, settings) = (tempfile::tempdir().unwrap(), Settings::default());
+        Self { provider: in_file(&folder, &settings).await, settings, folder: Some(folder) }
+    }
+
+    /// A store for a test that pauses time.
+    pub(crate) fn memory_in_paused_time() -> Self {
+        let settings = Settings::in_paused_time();
+        Self { provider: in_memory(&settings), settings, folder: None }
+    }
+
+    /// A store for a test that pauses time, or listens to everything its thread says.
+    #[cfg(feature = "sqlite")]
+    pub(crate) async fn sqlite_in_paused_time() -> Self {
+        let (folder, settings) = (tempfile::tempdir().unwrap(), Settings::in_paused_time());
         Self { provider: in_file(&folder, &settings).await, settings, folder: Some(folder) }
     }
 
@@ -95,6 +124,8 @@ async fn in_file(folder: &TempDir, settings: &Settings) -> Arc<dyn Provider> {
     let options = SqliteOptions {
         clock: Arc::clone(&settings.clock),
         payload_bytes_max: settings.payload_bytes_max,
+        batch_operations_max: if is_cruel() { 1 } else { SqliteOptions::default().batch_operations_max },
+        writer_in_task: settings.on_one_thread,
         ..SqliteOptions::default()
     };
     Arc::new(SqliteProvider::new(&url, Some(options)).await.unwrap())
@@ -115,3 +146,19 @@ macro_rules! on_every_store {
     };
 }
 pub(crate) use on_every_store;
+
+/// The same in paused time: waiting costs none, and a busy machine changes nothing.
+macro_rules! on_every_store_in_paused_time {
+    ($($name:ident),* $(,)?) => {
+        mod on_memory_in_paused_time {
+            $(#[tokio::test(start_paused = true)]
+            async fn $name() { super::$name(crate::stores::Store::memory_in_paused_time()).await; })*
+        }
+        #[cfg(feature = "sqlite")]
+        mod on_sqlite_in_paused_time {
+            $(#[tokio::test(start_paused = true)]
+            async fn $name() { super::$name(crate::stores::Store::sqlite_in_paused_time().await).await; })*
+        }
+    };
+}
+pub(crate) use on_every_store_in_paused_time;

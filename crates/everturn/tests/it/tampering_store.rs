@@ -20,6 +20,8 @@ pub(crate) struct TamperingStore {
     tamper: Mutex<Tamper>,
     /// Every operation that was asked for, in order.
     calls: Mutex<Vec<&'static str>>,
+    /// Every operation that failed, in order, whoever was to blame.
+    failures: Mutex<Vec<&'static str>>,
     /// Whether fetches bring instances that the runtime cannot replay.
     ignores_filter: bool,
     /// What the worker queue hands out first, whatever it is.
@@ -51,6 +53,7 @@ impl TamperingStore {
             inner,
             tamper: Mutex::new(Box::new(tamper)),
             calls: Mutex::default(),
+            failures: Mutex::default(),
             ignores_filter: false,
             stray: Mutex::default(),
             commits: Mutex::default(),
@@ -90,9 +93,26 @@ impl TamperingStore {
         self.calls.lock().unwrap().iter().filter(|call| **call == operation).count()
     }
 
+    /// Every operation that failed, in order.
+    pub(crate) fn failures(&self) -> Vec<&'static str> {
+        self.failures.lock().unwrap().clone()
+    }
+
     fn ask(&self, operation: &'static str) -> Result<(), ProviderError> {
         self.calls.lock().unwrap().push(operation);
-        (*self.tamper.lock().unwrap_or_else(PoisonError::into_inner))(operation).map_or(Ok(()), Err)
+        let refusal = (*self.tamper.lock().unwrap_or_else(PoisonError::into_inner))(operation);
+        self.noted(operation, refusal.map_or(Ok(()), Err))
+    }
+
+    fn noted<T>(
+        &self,
+        operation: &'static str,
+        answer: Result<T, ProviderError>,
+    ) -> Result<T, ProviderError> {
+        if answer.is_err() {
+            self.failures.lock().unwrap().push(operation);
+        }
+        answer
     }
 }
 
@@ -100,7 +120,8 @@ impl TamperingStore {
 macro_rules! forward {
     ($self:ident . $name:ident ( $($argument:expr),* )) => {{
         $self.ask(stringify!($name))?;
-        $self.inner.$name($($argument),*).await
+        let answer = $self.inner.$name($($argument),*).await;
+        $self.noted(stringify!($name), answer)
     }};
 }
 
@@ -280,7 +301,8 @@ impl Provider for TamperingStore {
         self.ask("commit_turn")?;
         let untold = TurnCommit { check_in: None, ..commit.clone() };
         let told = self.ask("tell_of_commit").is_ok();
-        self.inner.commit_turn(if told { commit } else { &untold }).await?;
+        let answer = self.inner.commit_turn(if told { commit } else { &untold }).await;
+        self.noted("commit_turn", answer)?;
         self.commits.lock().unwrap().push(untold);
         let answers = self.answers.lock().unwrap().clone();
         if let Some(answers) = answers {

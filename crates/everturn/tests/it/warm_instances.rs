@@ -39,6 +39,11 @@ fn busy(begun: &Arc<AtomicUsize>) -> OrchestrationRegistry {
         .build()
 }
 
+/// Instances stay in memory, under cruel settings as well.
+fn warm() -> RuntimeOptions {
+    RuntimeOptions { warm_instances_max: 1_000, ..quick() }
+}
+
 async fn run_busy(options: RuntimeOptions, begun: &Arc<AtomicUsize>) -> String {
     let node = NodeUnderTest::start(memory(), activities(), busy(begun), options).await;
     node.client.start_orchestration("i", "Busy", "").await.unwrap();
@@ -53,7 +58,7 @@ async fn run_busy(options: RuntimeOptions, begun: &Arc<AtomicUsize>) -> String {
 #[tokio::test]
 async fn code_of_a_warm_instance_is_begun_once() {
     let begun = Arc::default();
-    assert_eq!(run_busy(quick(), &begun).await, "a0b0m0a1b1m1a2b2m2a3b3m3a4b4m4");
+    assert_eq!(run_busy(warm(), &begun).await, "a0b0m0a1b1m1a2b2m2a3b3m3a4b4m4");
     assert_eq!(begun.load(Ordering::SeqCst), 1);
 }
 
@@ -68,7 +73,7 @@ async fn without_a_cache_every_turn_replays() {
 #[tokio::test]
 async fn shadow_replay_agrees_with_deterministic_code() {
     let begun = Arc::default();
-    let options = RuntimeOptions { shadow_replay: ShadowReplay::Always, ..quick() };
+    let options = RuntimeOptions { shadow_replay: ShadowReplay::Always, ..warm() };
     assert_eq!(run_busy(options, &begun).await, "a0b0m0a1b1m1a2b2m2a3b3m3a4b4m4");
     assert!(begun.load(Ordering::SeqCst) > 5);
 }
@@ -86,7 +91,7 @@ async fn shadow_replay_finds_code_that_is_not_deterministic() {
             }
         })
         .build();
-    let options = RuntimeOptions { shadow_replay: ShadowReplay::Always, ..quick() };
+    let options = RuntimeOptions { shadow_replay: ShadowReplay::Always, ..warm() };
     let node = NodeUnderTest::start(memory(), activities(), orchestrations, options).await;
     node.client.start_orchestration("i", "Drifts", "").await.unwrap();
     let details = node.failure_of("i").await;

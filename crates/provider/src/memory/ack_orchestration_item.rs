@@ -4,7 +4,8 @@ use everturn_core::{Event, EventKind, WorkItem, kind_of};
 
 use super::kv::is_kv_event;
 use super::store::{
-    COMPLETED, CONTINUED_AS_NEW, Execution, FAILED, Instance, RUNNING, Store, check_new_events,
+    COMPLETED, CONTINUED_AS_NEW, Execution, FAILED, Instance, Moment, RUNNING, Store, VISIBLE,
+    check_new_events,
 };
 use crate::error::ProviderError;
 use crate::types::ExecutionMetadata;
@@ -16,10 +17,11 @@ impl Store {
     /// Commits a turn, or refuses it and changes nothing.
     pub(super) fn ack_orchestration_item(
         &mut self,
-        now_ms: u64,
+        now: Moment,
         commit: TurnCommit,
     ) -> Result<(), ProviderError> {
-        let instance = self.instance_locked_by(OPERATION, &commit.lock_token, now_ms)?;
+        let instance = self.instance_locked_by(OPERATION, &commit.lock_token, now)?;
+        let now_ms = now.wall_ms;
         self.check_turn(&instance, &commit)?;
 
         self.orchestrator_queue
@@ -32,15 +34,15 @@ impl Store {
         self.write_execution(now_ms, &instance, commit.execution_id, commit.metadata, commit.history_delta);
 
         for item in commit.worker_items {
-            self.push_activity(item, now_ms);
+            self.push_activity(item);
         }
         for cancelled in &commit.cancelled_activities {
             self.worker_queue.retain(|_, activity| activity.identity.as_ref() != Some(cancelled));
         }
         for item in commit.orchestrator_items {
             let visible_at_ms = match &item {
-                WorkItem::TimerFired { fire_at_ms, .. } => *fire_at_ms,
-                _ => now_ms,
+                WorkItem::TimerFired { fire_at_ms, .. } => now.visible_from(*fire_at_ms),
+                _ => VISIBLE,
             };
             self.push_message(item, visible_at_ms);
         }

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use super::store::{COMPLETED, Execution, FAILED, Instance, Message, RUNNING, Store};
+use super::store::{COMPLETED, Execution, FAILED, Instance, Message, Moment, RUNNING, Store};
 use crate::error::ProviderError;
 use crate::management::{ExecutionInfo, InstanceInfo, QueueDepths, SystemMetrics};
 
@@ -84,13 +84,13 @@ impl Store {
     }
 
     /// How many rows are in nobody's hands.
-    pub(super) fn get_queue_depths(&self, now_ms: u64) -> QueueDepths {
+    pub(super) fn get_queue_depths(&self, now: Moment) -> QueueDepths {
         let is_taken = |message: &Message| {
-            let lock = self.instance_locks.get(&message.instance).filter(|lock| lock.is_held(now_ms));
+            let lock = self.instance_locks.get(&message.instance).filter(|lock| lock.is_held(now));
             lock.is_some_and(|lock| message.tagged_by.as_ref() == Some(&lock.token))
         };
         let is_locked =
-            |lock: &Option<super::store::Lock>| lock.as_ref().is_some_and(|lock| lock.is_held(now_ms));
+            |lock: &Option<super::store::Lock>| lock.as_ref().is_some_and(|lock| lock.is_held(now));
         QueueDepths {
             orchestrator_queue: self.orchestrator_queue.values().filter(|message| !is_taken(message)).count(),
             worker_queue: self.worker_queue.values().filter(|activity| !is_locked(&activity.lock)).count(),

@@ -2,7 +2,7 @@
 
 use everturn_core::Event;
 
-use super::store::{Execution, Store, check_new_events};
+use super::store::{Execution, Moment, Store, check_new_events};
 use crate::error::ProviderError;
 use crate::warm::Stamp;
 
@@ -11,7 +11,7 @@ impl Store {
     /// memory that its history moved.
     pub(super) fn append_with_execution(
         &mut self,
-        now_ms: u64,
+        now: Moment,
         fresh_stamp: Stamp,
         instance: &str,
         execution_id: u64,
@@ -24,7 +24,7 @@ impl Store {
             .entry(instance.to_owned())
             .or_default()
             .entry(execution_id)
-            .or_insert_with(|| Execution::running(now_ms));
+            .or_insert_with(|| Execution::running(now.wall_ms));
         execution.append(new_events);
         self.stamps.insert(instance.to_owned(), fresh_stamp);
         // A start event makes an instance known, whose messages may have waited for it.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use everturn_core::{EventKind, INITIAL_EXECUTION_ID, WorkItem};
 
-use super::store::{Execution, Lock, Message, Store, Stored};
+use super::store::{Execution, Lock, Message, Moment, Store, Stored, VISIBLE};
 use crate::types::{DispatcherCapabilityFilter, OrchestrationItem};
 use crate::warm::{FetchedTurn, WarmView};
 
@@ -36,7 +36,7 @@ impl Store {
     /// comes without history.
     pub(super) fn fetch_orchestration_item(
         &mut self,
-        now_ms: u64,
+        now: Moment,
         fresh_token: &str,
         lock_timeout: Duration,
         filter: Option<&DispatcherCapabilityFilter>,
@@ -45,27 +45,31 @@ impl Store {
         if filter.is_some_and(|filter| filter.supported_engine_versions.is_empty()) {
             return None;
         }
-        for row_id in self.orphans(now_ms) {
+        // What has come due stays due, even if the clock is set back.
+        for message in self.orchestrator_queue.values_mut().filter(|message| message.is_visible(now)) {
+            message.visible_at_ms = VISIBLE;
+        }
+        for row_id in self.orphans(now) {
             self.orchestrator_queue.remove(&row_id);
         }
-        let (instance, identity) = self.pick_instance(now_ms, filter)?;
-        let lock = Lock::new(fresh_token.to_owned(), now_ms, lock_timeout);
+        let (instance, identity) = self.pick_instance(now, filter)?;
+        let lock = Lock::new(fresh_token.to_owned(), now, lock_timeout);
         self.instance_locks.insert(instance.clone(), lock);
-        let (messages, damage, attempt_count) = self.tag_messages(&instance, now_ms, fresh_token);
+        let (messages, damage, attempt_count) = self.tag_messages(&instance, now, fresh_token);
         Some(self.turn(instance, identity, messages, damage, attempt_count, fresh_token, warm))
     }
 
     /// The oldest instance that may be delivered.
     fn pick_instance(
         &self,
-        now_ms: u64,
+        now: Moment,
         filter: Option<&DispatcherCapabilityFilter>,
     ) -> Option<(String, Identity)> {
-        self.instances_with_messages(now_ms).into_iter().find_map(|instance| {
+        self.instances_with_messages(now).into_iter().find_map(|instance| {
             if !self.is_compatible(instance, filter) {
                 return None;
             }
-            match self.standing(instance, now_ms) {
+            match self.standing(instance, now) {
                 Standing::Deliverable(identity) => Some((instance.to_owned(), identity)),
                 Standing::Orphans(_) | Standing::TooEarly => None,
             }
@@ -73,9 +77,9 @@ impl Store {
     }
 
     /// The rows of queue messages that nobody will ever take.
-    fn orphans(&self, now_ms: u64) -> Vec<u64> {
-        let rows = self.instances_with_messages(now_ms).into_iter().map(|instance| {
-            match self.standing(instance, now_ms) {
+    fn orphans(&self, now: Moment) -> Vec<u64> {
+        let rows = self.instances_with_messages(now).into_iter().map(|instance| {
+            match self.standing(instance, now) {
                 Standing::Orphans(row_ids) => row_ids,
                 Standing::Deliverable(_) | Standing::TooEarly => Vec::new(),
             }
@@ -84,18 +88,18 @@ impl Store {
     }
 
     /// The unlocked instances that have visible messages, the one with the oldest first.
-    fn instances_with_messages(&self, now_ms: u64) -> Vec<&str> {
+    fn instances_with_messages(&self, now: Moment) -> Vec<&str> {
         let mut seen = BTreeSet::new();
         self.orchestrator_queue
             .values()
-            .filter(|message| message.is_visible(now_ms))
+            .filter(|message| message.is_visible(now))
             .map(|message| message.instance.as_str())
-            .filter(|instance| seen.insert(*instance) && !self.is_instance_locked(instance, now_ms))
+            .filter(|instance| seen.insert(*instance) && !self.is_instance_locked(instance, now))
             .collect()
     }
 
-    fn is_instance_locked(&self, instance: &str, now_ms: u64) -> bool {
-        self.instance_locks.get(instance).is_some_and(|lock| lock.is_held(now_ms))
+    fn is_instance_locked(&self, instance: &str, now: Moment) -> bool {
+        self.instance_locks.get(instance).is_some_and(|lock| lock.is_held(now))
     }
 
     /// Whether the current execution's pin, if it has one, lies in the filter.
@@ -108,7 +112,7 @@ impl Store {
         pin.is_none_or(|pin| filter.is_compatible(pin))
     }
 
-    fn standing(&self, instance: &str, now_ms: u64) -> Standing {
+    fn standing(&self, instance: &str, now: Moment) -> Standing {
         if let Some(row) = self.instances.get(instance) {
             return Standing::Deliverable(Identity {
                 orchestration_name: row.orchestration_name.clone(),
@@ -123,7 +127,7 @@ impl Store {
         }
         let queued: Vec<(&u64, &Message)> =
             self.orchestrator_queue.iter().filter(|(_, message)| message.instance == instance).collect();
-        let visible = || queued.iter().filter(|(_, message)| message.is_visible(now_ms));
+        let visible = || queued.iter().filter(|(_, message)| message.is_visible(now));
 
         let is_damaged = first.is_some_and(|execution| execution.history().is_err())
             || visible().any(|(_, message)| matches!(message.item, Stored::Damaged(_)));
@@ -144,14 +148,14 @@ impl Store {
     fn tag_messages(
         &mut self,
         instance: &str,
-        now_ms: u64,
+        now: Moment,
         token: &str,
     ) -> (Vec<WorkItem>, Option<String>, u32) {
         let mut messages = Vec::new();
         let mut damage = None;
         let mut attempt_count = 0;
         for (row_id, message) in &mut self.orchestrator_queue {
-            if message.instance != instance || !message.is_visible(now_ms) {
+            if message.instance != instance || !message.is_visible(now) {
                 continue;
             }
             message.tagged_by = Some(token.to_owned());
@@ -211,11 +215,11 @@ impl Store {
         FetchedTurn { item, lock_token: lock_token.to_owned(), attempt_count, warm: lent, stamp }
     }
 
-    /// The next moment at which a dispatcher may find something it does not find now.
-    pub(super) fn next_orchestration_wake_ms(&self, now_ms: u64) -> Option<u64> {
-        let delays = self.orchestrator_queue.values().map(|message| message.visible_at_ms);
-        let locks = self.instance_locks.values().map(|lock| lock.locked_until_ms);
-        delays.chain(locks).filter(|moment| *moment > now_ms).min()
+    /// How long until a dispatcher may find something it does not find now.
+    pub(super) fn next_orchestration_wake(&self, now: Moment) -> Option<Duration> {
+        let delays = self.orchestrator_queue.values().map(|message| now.until_wall(message.visible_at_ms));
+        let locks = self.instance_locks.values().map(|lock| now.until(lock.held_until));
+        delays.chain(locks).filter(|wait| !wait.is_zero()).min()
     }
 }
 

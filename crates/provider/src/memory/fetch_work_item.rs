@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use everturn_core::{ErrorDetails, WorkItem};
 
-use super::store::{Activity, Lock, Session, Store, Stored, after};
+use super::store::{Activity, Lock, Moment, Session, Store, Stored, VISIBLE};
 use crate::tags::TagFilter;
 use crate::types::{ScheduledActivityIdentifier, SessionFetchConfig};
 
@@ -12,24 +12,30 @@ impl Store {
     /// Locks the oldest activity that this worker may take, if there is one, and claims its session.
     pub(super) fn fetch_work_item(
         &mut self,
-        now_ms: u64,
+        now: Moment,
         fresh_token: &str,
         lock_timeout: Duration,
         session: Option<&SessionFetchConfig>,
         tag_filter: &TagFilter,
     ) -> Option<(WorkItem, String, u32)> {
-        let row_id = self.pick_activity(now_ms, session, tag_filter)?;
+        // What has come due stays due, even if the clock is set back.
+        for activity in
+            self.worker_queue.values_mut().filter(|activity| activity.visible_at_ms <= now.wall_ms)
+        {
+            activity.visible_at_ms = VISIBLE;
+        }
+        let row_id = self.pick_activity(now, session, tag_filter)?;
         let activity = self.worker_queue.get_mut(&row_id)?;
         let Stored::Good(item) = &activity.item else { return None };
         let item = item.clone();
-        activity.lock = Some(Lock::new(fresh_token.to_owned(), now_ms, lock_timeout));
+        activity.lock = Some(Lock::new(fresh_token.to_owned(), now, lock_timeout));
         activity.attempt_count = activity.attempt_count.saturating_add(1);
         let attempt_count = activity.attempt_count;
         if let (Some(session_id), Some(config)) = (&activity.session_id, session) {
             let claim = Session {
                 owner_id: config.owner_id.clone(),
-                leased_until_ms: after(now_ms, config.lock_timeout),
-                last_activity_at_ms: now_ms,
+                leased_until: now.monotonic.saturating_add(config.lock_timeout),
+                last_activity_at: now.monotonic,
             };
             self.sessions.insert(session_id.clone(), claim);
         }
@@ -39,26 +45,26 @@ impl Store {
     /// The oldest row that this worker may take. Damaged rows on the way are answered with a failure.
     fn pick_activity(
         &mut self,
-        now_ms: u64,
+        now: Moment,
         session: Option<&SessionFetchConfig>,
         tag_filter: &TagFilter,
     ) -> Option<u64> {
         loop {
             let (row_id, activity) = self.worker_queue.iter().find(|(_, activity)| {
-                activity.is_free(now_ms)
+                activity.is_free(now)
                     && tag_filter.matches(activity.tag.as_deref())
-                    && self.may_take_session(activity.session_id.as_deref(), session, now_ms)
+                    && self.may_take_session(activity.session_id.as_deref(), session, now)
             })?;
             let row_id = *row_id;
             let Stored::Damaged(damage) = &activity.item else { return Some(row_id) };
             let damage = damage.clone();
             let activity = self.worker_queue.remove(&row_id)?;
-            self.answer_damaged(row_id, activity, &damage, now_ms);
+            self.answer_damaged(row_id, activity, &damage);
         }
     }
 
     /// Tells the instance that its activity was lost; if nobody knows whose it is, keeps the row out of the way.
-    fn answer_damaged(&mut self, row_id: u64, activity: Activity, damage: &str, now_ms: u64) {
+    fn answer_damaged(&mut self, row_id: u64, activity: Activity, damage: &str) {
         let Some(ScheduledActivityIdentifier { instance, execution_id, activity_id }) = activity.identity
         else {
             tracing::error!(row_id, damage, "activity set aside: neither it nor whose it is can be read");
@@ -72,7 +78,7 @@ impl Store {
         };
         self.push_message(
             WorkItem::ActivityFailed { instance, execution_id, id: activity_id, details },
-            now_ms,
+            VISIBLE,
         );
     }
 
@@ -81,28 +87,28 @@ impl Store {
         &self,
         session_id: Option<&str>,
         config: Option<&SessionFetchConfig>,
-        now_ms: u64,
+        now: Moment,
     ) -> bool {
         let Some(session_id) = session_id else { return true };
         let Some(config) = config else { return false };
         self.sessions
             .get(session_id)
-            .is_none_or(|session| !session.is_leased(now_ms) || session.owner_id == config.owner_id)
+            .is_none_or(|session| !session.is_leased(now) || session.owner_id == config.owner_id)
     }
 
-    /// The next moment at which a worker may find something it does not find now.
-    pub(super) fn next_work_item_wake_ms(&self, now_ms: u64) -> Option<u64> {
-        let delays = self.worker_queue.values().map(|activity| activity.visible_at_ms);
-        let locks =
-            self.worker_queue.values().filter_map(|activity| Some(activity.lock.as_ref()?.locked_until_ms));
-        let leases = self.sessions.values().map(|session| session.leased_until_ms);
-        delays.chain(locks).chain(leases).filter(|moment| *moment > now_ms).min()
+    /// How long until a worker may find something it does not find now.
+    pub(super) fn next_work_item_wake(&self, now: Moment) -> Option<Duration> {
+        let delays = self.worker_queue.values().map(|activity| now.until_wall(activity.visible_at_ms));
+        let locks = self.worker_queue.values().filter_map(|activity| activity.lock.as_ref());
+        let locks = locks.map(|lock| now.until(lock.held_until));
+        let leases = self.sessions.values().map(|session| now.until(session.leased_until));
+        delays.chain(locks).chain(leases).filter(|wait| !wait.is_zero()).min()
     }
 }
 
 impl Activity {
     /// Visible, and not in anybody's hands.
-    fn is_free(&self, now_ms: u64) -> bool {
-        self.visible_at_ms <= now_ms && !self.lock.as_ref().is_some_and(|lock| lock.is_held(now_ms))
+    fn is_free(&self, now: Moment) -> bool {
+        self.visible_at_ms <= now.wall_ms && !self.lock.as_ref().is_some_and(|lock| lock.is_held(now))
     }
 }

@@ -32,7 +32,7 @@ use tokio::sync::Notify;
 
 use crate::clock::{Clock, SystemClock};
 use crate::warm::Stamp;
-use store::{Changes, Store};
+use store::{Changes, Moment, Store};
 use watches::Watches;
 
 /// A provider that keeps everything in memory and forgets it when it is dropped.
@@ -83,16 +83,17 @@ impl MemoryProvider {
     }
 
     /// Runs a verb at the present time and wakes those it concerns.
-    fn with_store<T>(&self, verb: impl FnOnce(&mut Store, u64) -> T) -> T {
+    fn with_store<T>(&self, verb: impl FnOnce(&mut Store, Moment) -> T) -> T {
         let (answer, changes) = self.run(verb);
         self.announce(changes);
         answer
     }
 
     /// Runs a verb at the present time and says whom it concerns.
-    fn run<T>(&self, verb: impl FnOnce(&mut Store, u64) -> T) -> (T, Changes) {
+    fn run<T>(&self, verb: impl FnOnce(&mut Store, Moment) -> T) -> (T, Changes) {
         let mut store = locked(&self.store);
-        let answer = verb(&mut store, self.clock.wall_ms());
+        let now = Moment { wall_ms: self.clock.wall_ms(), monotonic: self.clock.monotonic() };
+        let answer = verb(&mut store, now);
         (answer, std::mem::take(&mut store.changes))
     }
 

@@ -6,7 +6,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
 use super::MemoryProvider;
-use super::store::Store;
+use super::store::{Moment, Store};
 
 /// A waiting fetch looks at least this often: the clock it goes by may have been set.
 pub(super) const LOOK_AT_LEAST_EVERY: Duration = Duration::from_secs(1);
@@ -15,13 +15,13 @@ impl MemoryProvider {
     /// Looks until something is found or `poll_timeout` is over. What `look` takes leaves with the very poll that took
     /// it, so a dropped fetch holds nothing.
     ///
-    /// `look` is told the time and a fresh token; `next_wake_ms` names the moment from which a look may find more.
+    /// `look` is told the time and a fresh token; `next_wake` says how long it is until a look may find more.
     pub(super) async fn look_until<T>(
         &self,
         poll_timeout: Duration,
         work: &Notify,
-        mut look: impl FnMut(&mut Store, u64, &str) -> Option<T>,
-        next_wake_ms: impl Fn(&Store, u64) -> Option<u64>,
+        mut look: impl FnMut(&mut Store, Moment, &str) -> Option<T>,
+        next_wake: impl Fn(&Store, Moment) -> Option<Duration>,
     ) -> Option<T> {
         let begun = Instant::now();
         loop {
@@ -29,10 +29,10 @@ impl MemoryProvider {
             let changed = work.notified();
             let moved = self.clock.moved();
             let token = format!("{:032x}", self.clock.random_u128());
-            let (found, wait) = self.with_store(|store, now_ms| {
-                let found = look(store, now_ms, &token);
-                let wake_ms = if found.is_some() { None } else { next_wake_ms(store, now_ms) };
-                (found, wake_ms.map(|wake_ms| Duration::from_millis(wake_ms.saturating_sub(now_ms))))
+            let (found, wait) = self.with_store(|store, now| {
+                let found = look(store, now, &token);
+                let wait = if found.is_some() { None } else { next_wake(store, now) };
+                (found, wait)
             });
             let left = poll_timeout.saturating_sub(begun.elapsed());
             if found.is_some() || left.is_zero() {

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use everturn_core::{Event, OrchestrationStatus, SystemStats, WorkItem};
 
 use super::parked::LOOK_AT_LEAST_EVERY;
-use super::store::Store;
+use super::store::{Moment, Store};
 use super::{MemoryProvider, locked};
 use crate::error::ProviderError;
 use crate::locks::LockRenewal;
@@ -30,18 +30,18 @@ impl MemoryProvider {
         filter: Option<&DispatcherCapabilityFilter>,
         warm: Option<Arc<dyn WarmView>>,
     ) -> Option<FetchedTurn> {
-        let look = |store: &mut Store, now_ms: u64, token: &str| {
-            let turn = store.fetch_orchestration_item(now_ms, token, lock_timeout, filter, warm.as_deref());
+        let look = |store: &mut Store, now: Moment, token: &str| {
+            let turn = store.fetch_orchestration_item(now, token, lock_timeout, filter, warm.as_deref());
             // Those who wait do not know of a lock that ends before they look again.
             store.changes.orchestrator_queue |= turn.is_some() && lock_timeout < LOOK_AT_LEAST_EVERY;
             turn
         };
-        self.look_until(poll_timeout, &self.orchestrator_work, look, Store::next_orchestration_wake_ms).await
+        self.look_until(poll_timeout, &self.orchestrator_work, look, Store::next_orchestration_wake).await
     }
 
     fn commit(&self, commit: TurnCommit) -> Result<(), ProviderError> {
         let check_in = commit.check_in.clone();
-        let (answer, changes) = self.run(|store, now_ms| store.ack_orchestration_item(now_ms, commit));
+        let (answer, changes) = self.run(|store, now| store.ack_orchestration_item(now, commit));
         // Whoever is woken by this commit shall find the instance in memory again.
         if let (Ok(()), Some(check_in)) = (&answer, check_in) {
             check_in();
@@ -101,9 +101,7 @@ impl Provider for MemoryProvider {
         delay: Option<Duration>,
         ignore_attempt: bool,
     ) -> Result<(), ProviderError> {
-        self.with_store(|store, now_ms| {
-            store.abandon_orchestration_item(now_ms, lock_token, delay, ignore_attempt)
-        })
+        self.with_store(|store, now| store.abandon_orchestration_item(now, lock_token, delay, ignore_attempt))
     }
 
     async fn read(&self, instance: &str) -> Result<Vec<Event>, ProviderError> {
@@ -125,13 +123,13 @@ impl Provider for MemoryProvider {
         new_events: Vec<Event>,
     ) -> Result<(), ProviderError> {
         let stamp = self.fresh_stamp();
-        self.with_store(|store, now_ms| {
-            store.append_with_execution(now_ms, stamp, instance, execution_id, new_events)
+        self.with_store(|store, now| {
+            store.append_with_execution(now, stamp, instance, execution_id, new_events)
         })
     }
 
     async fn enqueue_for_worker(&self, item: WorkItem) -> Result<(), ProviderError> {
-        self.with_store(|store, now_ms| store.enqueue_for_worker(now_ms, item))
+        self.with_store(|store, _| store.enqueue_for_worker(item))
     }
 
     async fn fetch_work_item(
@@ -143,21 +141,21 @@ impl Provider for MemoryProvider {
     ) -> Result<Option<(WorkItem, String, u32)>, ProviderError> {
         let ends_soon = lock_timeout < LOOK_AT_LEAST_EVERY
             || session.is_some_and(|session| session.lock_timeout < LOOK_AT_LEAST_EVERY);
-        let look = |store: &mut Store, now_ms: u64, token: &str| {
-            let work = store.fetch_work_item(now_ms, token, lock_timeout, session, tag_filter);
+        let look = |store: &mut Store, now: Moment, token: &str| {
+            let work = store.fetch_work_item(now, token, lock_timeout, session, tag_filter);
             // Those who wait do not know of a lock or lease that ends before they look again.
             store.changes.worker_queue |= work.is_some() && ends_soon;
             work
         };
-        Ok(self.look_until(poll_timeout, &self.worker_work, look, Store::next_work_item_wake_ms).await)
+        Ok(self.look_until(poll_timeout, &self.worker_work, look, Store::next_work_item_wake).await)
     }
 
     async fn ack_work_item(&self, token: &str, completion: Option<WorkItem>) -> Result<(), ProviderError> {
-        self.with_store(|store, now_ms| store.ack_work_item(now_ms, token, completion))
+        self.with_store(|store, now| store.ack_work_item(now, token, completion))
     }
 
     async fn renew_work_item_lock(&self, token: &str, extend_for: Duration) -> Result<(), ProviderError> {
-        self.with_store(|store, now_ms| store.renew_work_item_lock(now_ms, token, extend_for))
+        self.with_store(|store, now| store.renew_work_item_lock(now, token, extend_for))
     }
 
     async fn renew_session_lock(
@@ -166,13 +164,11 @@ impl Provider for MemoryProvider {
         extend_for: Duration,
         idle_timeout: Duration,
     ) -> Result<usize, ProviderError> {
-        Ok(self.with_store(|store, now_ms| {
-            store.renew_session_lock(now_ms, owner_ids, extend_for, idle_timeout)
-        }))
+        Ok(self.with_store(|store, now| store.renew_session_lock(now, owner_ids, extend_for, idle_timeout)))
     }
 
     async fn cleanup_orphaned_sessions(&self, _idle_timeout: Duration) -> Result<usize, ProviderError> {
-        Ok(self.with_store(|store, now_ms| store.cleanup_orphaned_sessions(now_ms)))
+        Ok(self.with_store(|store, now| store.cleanup_orphaned_sessions(now)))
     }
 
     async fn abandon_work_item(
@@ -181,7 +177,7 @@ impl Provider for MemoryProvider {
         delay: Option<Duration>,
         ignore_attempt: bool,
     ) -> Result<(), ProviderError> {
-        self.with_store(|store, now_ms| store.abandon_work_item(now_ms, token, delay, ignore_attempt))
+        self.with_store(|store, now| store.abandon_work_item(now, token, delay, ignore_attempt))
     }
 
     async fn renew_orchestration_item_lock(
@@ -189,7 +185,7 @@ impl Provider for MemoryProvider {
         token: &str,
         extend_for: Duration,
     ) -> Result<(), ProviderError> {
-        self.with_store(|store, now_ms| store.renew_orchestration_item_lock(now_ms, token, extend_for))
+        self.with_store(|store, now| store.renew_orchestration_item_lock(now, token, extend_for))
     }
 
     async fn enqueue_for_orchestrator(
@@ -197,7 +193,7 @@ impl Provider for MemoryProvider {
         item: WorkItem,
         delay: Option<Duration>,
     ) -> Result<(), ProviderError> {
-        self.with_store(|store, now_ms| store.enqueue_for_orchestrator(now_ms, item, delay))
+        self.with_store(|store, now| store.enqueue_for_orchestrator(now, item, delay))
     }
 
     fn as_management_capability(&self) -> Option<&dyn ProviderAdmin> {
@@ -247,7 +243,7 @@ impl Provider for MemoryProvider {
     }
 
     async fn renew_locks(&self, renewals: &[LockRenewal]) -> Vec<Result<(), ProviderError>> {
-        self.with_store(|store, now_ms| store.renew_locks(now_ms, renewals))
+        self.with_store(|store, now| store.renew_locks(now, renewals))
     }
 
     async fn read_status(&self, instance: &str) -> Result<OrchestrationStatus, ProviderError> {

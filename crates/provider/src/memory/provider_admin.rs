@@ -57,7 +57,7 @@ impl ProviderAdmin for MemoryProvider {
     }
 
     async fn get_queue_depths(&self) -> Result<QueueDepths, ProviderError> {
-        Ok(self.with_store(|store, now_ms| store.get_queue_depths(now_ms)))
+        Ok(self.with_store(|store, now| store.get_queue_depths(now)))
     }
 
     async fn list_children(&self, instance_id: &str) -> Result<Vec<String>, ProviderError> {

@@ -2,22 +2,22 @@
 
 use std::time::Duration;
 
-use super::store::{Store, after};
+use super::store::{Moment, Store};
 
 impl Store {
     /// Extends the living leases of these owners that were active within the idle timeout; returns how many.
     pub(super) fn renew_session_lock(
         &mut self,
-        now_ms: u64,
+        now: Moment,
         owner_ids: &[&str],
         extend_for: Duration,
         idle_timeout: Duration,
     ) -> usize {
         let mut renewed = 0;
         for session in self.sessions.values_mut() {
-            let is_active = now_ms < after(session.last_activity_at_ms, idle_timeout);
-            if session.is_leased(now_ms) && is_active && owner_ids.contains(&session.owner_id.as_str()) {
-                session.leased_until_ms = after(now_ms, extend_for);
+            let is_active = now.monotonic < session.last_activity_at.saturating_add(idle_timeout);
+            if session.is_leased(now) && is_active && owner_ids.contains(&session.owner_id.as_str()) {
+                session.leased_until = now.monotonic.saturating_add(extend_for);
                 renewed += 1;
             }
         }
@@ -25,23 +25,23 @@ impl Store {
     }
 
     /// Removes sessions whose lease is over and that no queued activity belongs to; returns how many.
-    pub(super) fn cleanup_orphaned_sessions(&mut self, now_ms: u64) -> usize {
+    pub(super) fn cleanup_orphaned_sessions(&mut self, now: Moment) -> usize {
         let before = self.sessions.len();
         let queue = &self.worker_queue;
         self.sessions.retain(|session_id, session| {
-            session.is_leased(now_ms)
+            session.is_leased(now)
                 || queue.values().any(|activity| activity.session_id.as_ref() == Some(session_id))
         });
         before - self.sessions.len()
     }
 
     /// Notes that the session of this activity is in use, if its lease is alive.
-    pub(super) fn touch_session(&mut self, row_id: u64, now_ms: u64) {
+    pub(super) fn touch_session(&mut self, row_id: u64, now: Moment) {
         let session_id = self.worker_queue.get(&row_id).and_then(|activity| activity.session_id.as_ref());
         if let Some(session) = session_id.and_then(|session_id| self.sessions.get_mut(session_id))
-            && session.is_leased(now_ms)
+            && session.is_leased(now)
         {
-            session.last_activity_at_ms = now_ms;
+            session.last_activity_at = now.monotonic;
         }
     }
 }

@@ -92,11 +92,22 @@ pub(super) struct Execution {
     pub(super) outcome_event_id: Option<u64>,
 }
 
-/// The right to commit, until a moment.
+/// Both clocks at the moment of a verb. Visibility goes by the wall, as fire times do; how long a lock or a lease lasts
+/// goes by the monotonic clock, so that setting the wall neither takes locks away nor makes them last.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Moment {
+    pub(super) wall_ms: u64,
+    pub(super) monotonic: Duration,
+}
+
+/// The time from which on a row is visible that is visible already.
+pub(super) const VISIBLE: u64 = 0;
+
+/// The right to commit, until a moment of the monotonic clock.
 #[derive(Debug, Clone)]
 pub(super) struct Lock {
     pub(super) token: String,
-    pub(super) locked_until_ms: u64,
+    pub(super) held_until: Duration,
 }
 
 /// A row of the orchestrator queue.
@@ -129,8 +140,8 @@ pub(super) struct Activity {
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) owner_id: String,
-    pub(super) leased_until_ms: u64,
-    pub(super) last_activity_at_ms: u64,
+    pub(super) leased_until: Duration,
+    pub(super) last_activity_at: Duration,
 }
 
 impl Store {
@@ -163,7 +174,7 @@ impl Store {
     }
 
     /// An activity as a row of the worker queue, behind all others. Anything else is passed over: callers check first.
-    pub(super) fn push_activity(&mut self, item: WorkItem, now_ms: u64) {
+    pub(super) fn push_activity(&mut self, item: WorkItem) {
         let WorkItem::ActivityExecute { instance, execution_id, id, session_id, tag, .. } = &item else {
             return;
         };
@@ -176,7 +187,7 @@ impl Store {
             session_id: session_id.clone(),
             tag: tag.clone(),
             item: Stored::Good(item),
-            visible_at_ms: now_ms,
+            visible_at_ms: VISIBLE,
             attempt_count: 0,
             lock: None,
         };
@@ -230,18 +241,18 @@ impl Execution {
 }
 
 impl Lock {
-    pub(super) fn new(token: String, now_ms: u64, lasts: Duration) -> Self {
-        Self { token, locked_until_ms: after(now_ms, lasts) }
+    pub(super) fn new(token: String, now: Moment, lasts: Duration) -> Self {
+        Self { token, held_until: now.monotonic.saturating_add(lasts) }
     }
 
-    pub(super) fn is_held(&self, now_ms: u64) -> bool {
-        now_ms < self.locked_until_ms
+    pub(super) fn is_held(&self, now: Moment) -> bool {
+        now.monotonic < self.held_until
     }
 }
 
 impl Message {
-    pub(super) fn is_visible(&self, now_ms: u64) -> bool {
-        self.visible_at_ms <= now_ms
+    pub(super) fn is_visible(&self, now: Moment) -> bool {
+        self.visible_at_ms <= now.wall_ms
     }
 }
 
@@ -252,15 +263,32 @@ impl Activity {
 }
 
 impl Session {
-    pub(super) fn is_leased(&self, now_ms: u64) -> bool {
-        now_ms < self.leased_until_ms
+    pub(super) fn is_leased(&self, now: Moment) -> bool {
+        now.monotonic < self.leased_until
     }
 }
 
-/// The moment `wait` from now, rounded up to a millisecond.
-pub(super) fn after(now_ms: u64, wait: Duration) -> u64 {
-    let wait_ms = wait.as_nanos().div_ceil(1_000_000);
-    now_ms.saturating_add(u64::try_from(wait_ms).unwrap_or(u64::MAX))
+impl Moment {
+    /// The wall time, rounded up to a millisecond, from which on a row is visible that waits so long.
+    pub(super) fn visible_after(self, delay: Option<Duration>) -> u64 {
+        let delay_ms = delay.unwrap_or_default().as_nanos().div_ceil(1_000_000);
+        self.visible_from(self.wall_ms.saturating_add(u64::try_from(delay_ms).unwrap_or(u64::MAX)))
+    }
+
+    /// The wall time from which on a row is visible that is due then.
+    pub(super) fn visible_from(self, due_ms: u64) -> u64 {
+        if due_ms <= self.wall_ms { VISIBLE } else { due_ms }
+    }
+
+    /// How long it is to this wall time.
+    pub(super) fn until_wall(self, wall_ms: u64) -> Duration {
+        Duration::from_millis(wall_ms.saturating_sub(self.wall_ms))
+    }
+
+    /// How long it is to this moment of the monotonic clock.
+    pub(super) fn until(self, monotonic: Duration) -> Duration {
+        monotonic.saturating_sub(self.monotonic)
+    }
 }
 
 /// Refuses event ids that are 0, given twice, or there already.

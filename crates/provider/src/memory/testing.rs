@@ -60,4 +60,9 @@ impl MemoryProvider {
             rows.map(|activity| activity.attempt_count).collect()
         })
     }
+
+    /// A testing aid: the instances that are locked, and those whose lock ran out unreleased.
+    pub fn locked_instances(&self) -> Vec<String> {
+        self.with_store(|store, _| store.instance_locks.keys().cloned().collect())
+    }
 }

@@ -1,6 +1,7 @@
 //! The in-memory provider: what is its own, beside the contract that every provider follows.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, missing_docs)]
 
+mod clock_jumps;
 mod conformance;
 mod damage;
 mod default_bodies;

@@ -7,7 +7,8 @@ use super::collision::failure_notice;
 use super::standing::{End, Standing};
 use super::start_event::start_event;
 
-/// The failure event over a history that cannot be read bears this id, beyond any that history may use.
+/// The failure event over a history that cannot be read bears this id, because the last one cannot be known. It is
+/// beyond what most histories reach; in one that is longer it is taken, and the failure cannot be recorded.
 const UNREADABLE_HISTORY_EVENT_ID: u64 = 99_999;
 
 /// What is known of the poisoned batch.

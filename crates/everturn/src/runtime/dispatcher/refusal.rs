@@ -129,9 +129,18 @@ pub(crate) async fn poison(
             }
             report.tell(&claim, &commit.history_delta);
         }
-        // The failure over an unreadable history has one fixed place: if that is taken, the instance failed before,
-        // and what came later is dropped like any message to a failed instance.
-        (Committed::Refused(_), _) if history_error.is_some() => claim.acknowledge(notices).await,
+        // The failure over an unreadable history has one fixed place. If the instance failed before, that place is
+        // taken, and what came later is dropped like any message to a failed instance. But the place may also be
+        // taken by an ordinary event of a long history, or the refusal have another cause: then the messages stay.
+        (Committed::Refused(error), _) if history_error.is_some() => {
+            if has_ended(&claim).await {
+                claim.acknowledge(notices).await;
+            } else {
+                tracing::error!(target: "everturn::runtime", instance_id = %claim.instance,
+                    execution_id = %record.execution_id, worker_id = %claim.worker_id, %error,
+                    "the failure over a history that cannot be read was refused, the messages come again");
+            }
+        }
         (Committed::GivenUp(error) | Committed::Refused(error), _) => {
             claim.warn_not_committed(record.execution_id, &error);
         }
@@ -142,4 +151,16 @@ pub(crate) async fn poison(
 async fn is_over(claim: &Claim<'_>) -> bool {
     let stored = claim.node.store.read_with_execution(&claim.instance, claim.execution_id).await;
     stored.is_ok_and(|history| Standing::of(&history).end == Some(End::Terminal))
+}
+
+/// Whether the store's own record says that the instance is over, whatever its history looks like.
+async fn has_ended(claim: &Claim<'_>) -> bool {
+    let store = &claim.node.store;
+    match store.as_management_capability() {
+        Some(admin) => {
+            let info = admin.get_instance_info(&claim.instance).await;
+            info.is_ok_and(|info| matches!(info.status.as_str(), "Completed" | "Failed"))
+        }
+        None => store.read_status(&claim.instance).await.is_ok_and(|status| status.is_terminal()),
+    }
 }

@@ -9,6 +9,7 @@ use tokio::sync::Semaphore;
 
 use crate::node_under_test::{NodeUnderTest, PATIENCE};
 use crate::stores::{Store, on_every_store};
+use crate::tampering_store::TamperingStore;
 
 on_every_store!(
     a_select_loser_hears_of_its_cancellation,
@@ -140,8 +141,9 @@ async fn fifty_outstanding_activities_are_cancelled_in_one_ack(store: Store) {
             Ok("left".to_owned())
         })
         .build();
+    let store = TamperingStore::new(store.provider(), |_| None);
     let node = NodeUnderTest::start(
-        store.provider(),
+        store.clone(),
         waiting.registry.clone(),
         orchestrations,
         RuntimeOptions::default(),
@@ -157,6 +159,9 @@ async fn fifty_outstanding_activities_are_cancelled_in_one_ack(store: Store) {
         history.iter().filter(|event| matches!(event.kind, EventKind::ActivityCancelRequested { .. }));
     assert_eq!(cancels.count(), 50);
     node.runtime.shutdown(None).await;
+    let per_commit: Vec<usize> =
+        store.commits().iter().map(|commit| commit.cancelled_activities.len()).filter(|n| *n > 0).collect();
+    assert_eq!(per_commit, [50], "one commit carries them all");
 }
 
 async fn activities_nobody_fetched_are_deleted_with_the_turn(store: Store) {

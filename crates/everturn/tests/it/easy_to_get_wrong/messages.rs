@@ -1,15 +1,21 @@
 //! Messages that come early, late, or in between.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use everturn::providers::WorkItem;
 use everturn::runtime::registry::OrchestrationRegistry;
-use everturn::{EventKind, OrchestrationContext, RuntimeOptions};
+use everturn::{Client, Event, EventKind, OrchestrationContext, RuntimeOptions, TagFilter};
 
 use crate::node_under_test::{NodeUnderTest, echo};
 use crate::stores::{Store, on_every_store};
+use crate::turn_by_hand::commit;
+
+/// Longer than any test here takes.
+const LOCK: Duration = Duration::from_secs(60);
 
 on_every_store!(
-    a_message_that_arrives_while_its_instance_is_locked_waits_for_the_next_turn,
+    a_completion_that_arrives_while_its_instance_is_locked_comes_with_the_next_fetch,
     a_queue_message_right_behind_the_start_is_kept,
     a_cancel_sent_before_the_start_cancels_the_instance,
     a_queue_message_for_an_unknown_instance_is_dropped,
@@ -35,19 +41,64 @@ fn numbers(range: std::ops::Range<usize>) -> String {
     range.map(|number| number.to_string()).collect::<Vec<_>>().join(",")
 }
 
-async fn a_message_that_arrives_while_its_instance_is_locked_waits_for_the_next_turn(store: Store) {
-    let node = NodeUnderTest::start(store.provider(), echo(), drain(200), RuntimeOptions::default()).await;
-    node.client.start_orchestration("one", "Drain", "").await.unwrap();
-    // Sent one by one while turns are under way: some find the instance locked.
-    for number in 0..200 {
-        node.client.enqueue_event("one", "inbox", number.to_string()).await.unwrap();
-    }
-    assert_eq!(node.output_of("one").await, numbers(0..200));
-    node.runtime.shutdown(None).await;
+/// The turn holds the lock and knows nothing of the completion: its commit must leave it in the queue.
+async fn a_completion_that_arrives_while_its_instance_is_locked_comes_with_the_next_fetch(store: Store) {
+    let store = store.provider();
+    let client = Client::new(Arc::clone(&store));
+    client.start_orchestration("one", "order", "").await.unwrap();
+    let scheduled = EventKind::ActivityScheduled {
+        name: "pay".to_owned(),
+        input: String::new(),
+        session_id: None,
+        tag: None,
+    };
+    commit(&*store, vec![scheduled]).await;
+    let activity = WorkItem::ActivityExecute {
+        instance: "one".to_owned(),
+        execution_id: 1,
+        id: 2,
+        name: "pay".to_owned(),
+        input: String::new(),
+        session_id: None,
+        tag: None,
+    };
+    store.enqueue_for_worker(activity).await.unwrap();
+    client.raise_event("one", "first", "").await.unwrap();
+    client.raise_event("one", "second", "").await.unwrap();
+
+    let fetch = async || store.fetch_orchestration_item(LOCK, Duration::ZERO, None).await.unwrap();
+    let (turn, turn_token, _) = fetch().await.expect("the signals");
+    assert_eq!(turn.messages.len(), 2);
+    let fetched = store.fetch_work_item(LOCK, Duration::ZERO, None, &TagFilter::Any).await.unwrap();
+    let (_, work_token, _) = fetched.expect("the activity");
+    let completion = WorkItem::ActivityCompleted {
+        instance: "one".to_owned(),
+        execution_id: 1,
+        id: 2,
+        result: "paid".to_owned(),
+    };
+    store.ack_work_item(&work_token, Some(completion.clone())).await.unwrap();
+    assert!(fetch().await.is_none(), "the instance is locked");
+
+    let signal = EventKind::ExternalEvent { name: "first".to_owned(), data: String::new() };
+    let delta = vec![Event::with_event_id(3, "one", 1, None, signal)];
+    store
+        .ack_orchestration_item(&turn_token, 1, delta, vec![], vec![], Default::default(), vec![])
+        .await
+        .unwrap();
+    // The two signals are gone, for they were fetched; the completion was not, and is here.
+    let (next, next_token, attempts) = fetch().await.expect("the completion");
+    assert_eq!((next.messages, attempts), (vec![completion], 1));
+    assert_eq!(next.history.len(), 3);
+    store
+        .ack_orchestration_item(&next_token, 1, vec![], vec![], vec![], Default::default(), vec![])
+        .await
+        .unwrap();
+    assert!(fetch().await.is_none());
 }
 
 async fn a_queue_message_right_behind_the_start_is_kept(store: Store) {
-    let engine_less = everturn::Client::new(store.provider());
+    let engine_less = Client::new(store.provider());
     engine_less.start_orchestration("one", "Drain", "").await.unwrap();
     engine_less.enqueue_event("one", "inbox", "0").await.unwrap();
     let node = NodeUnderTest::start(store.provider(), echo(), drain(1), RuntimeOptions::default()).await;
@@ -56,7 +107,7 @@ async fn a_queue_message_right_behind_the_start_is_kept(store: Store) {
 }
 
 async fn a_cancel_sent_before_the_start_cancels_the_instance(store: Store) {
-    let client = everturn::Client::new(store.provider());
+    let client = Client::new(store.provider());
     client.cancel_instance("one", "too early").await.unwrap();
     client.start_orchestration("one", "Drain", "").await.unwrap();
     let node = NodeUnderTest::start(store.provider(), echo(), drain(1), RuntimeOptions::default()).await;

@@ -1,0 +1,272 @@
+//! What must be true when everything is over.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use everturn::providers::{Provider, ProviderAdmin, ProviderError, WorkItem};
+use everturn::{Event, EventKind, OrchestrationStatus};
+
+use crate::model::{Expectation, Expectations};
+use crate::names;
+use crate::observer::ActivityKey;
+use crate::outside::{Promise, Told};
+use crate::plan::root_of;
+use crate::scene::Scene;
+
+/// All histories: by instance, by execution.
+type Histories = BTreeMap<String, BTreeMap<u64, Vec<Event>>>;
+
+/// Checks everything.
+pub(crate) async fn check(scene: &Scene, expectations: &Expectations, told: &Told) {
+    let Some(admin) = scene.store.as_management_capability() else { return };
+    let histories = match read_all(admin).await {
+        Ok(histories) => histories,
+        Err(error) => {
+            return scene.violated(format!("the histories cannot be read: {error}"));
+        }
+    };
+    let mut broken = Vec::new();
+    for (instance, executions) in &histories {
+        check_executions(instance, executions, &mut broken);
+        let rows =
+            scene.store.message_attempts(instance).len() + scene.store.work_item_attempts(instance).len();
+        if rows > 0 {
+            broken.push(format!("{instance} has ended, and {rows} rows of it are left in the queues"));
+        }
+    }
+    for instance in scene.store.locked_instances() {
+        broken.push(format!("{instance} is locked, and nobody is left to hold it"));
+    }
+    {
+        let books = scene.books();
+        check_as_committed(&histories, &books.observer.histories, &mut broken);
+        check_outcomes_recorded(&histories, &books.observer.outcomes, &mut broken);
+    }
+    // What a cancelled instance had no use for any more may have been dropped, so nothing is said of those.
+    let is_predicted = |instance: &str| expectations.contains_key(root_of(instance));
+    for promise in told.promises.iter().filter(|promise| is_predicted(promise.instance())) {
+        check_promise(promise, &histories, &mut broken);
+    }
+    for (instance, expectation) in expectations {
+        check_expectation(scene, instance, expectation, &mut broken).await;
+    }
+    for (instance, before) in &told.outcomes {
+        check_told(scene, instance, before, &mut broken).await;
+    }
+    for what in broken {
+        scene.violated(what);
+    }
+}
+
+async fn read_all(admin: &dyn ProviderAdmin) -> Result<Histories, ProviderError> {
+    let mut histories = Histories::new();
+    for instance in admin.list_instances().await? {
+        let mut executions = BTreeMap::new();
+        for execution_id in admin.list_executions(&instance).await? {
+            let history = admin.read_history_with_execution_id(&instance, execution_id).await?;
+            executions.insert(execution_id, history);
+        }
+        histories.insert(instance, executions);
+    }
+    Ok(histories)
+}
+
+/// Executions follow each other without gaps, each continued but the last.
+fn check_executions(instance: &str, executions: &BTreeMap<u64, Vec<Event>>, broken: &mut Vec<String>) {
+    let last = executions.len() as u64;
+    for (expected, (execution_id, history)) in (1_u64..).zip(executions) {
+        let what = format!("{instance}, execution {execution_id}");
+        if *execution_id != expected {
+            broken.push(format!("{what}: it should have been execution {expected}"));
+        }
+        check_history(&what, history, *execution_id < last, broken);
+    }
+}
+
+fn check_history(what: &str, history: &[Event], is_continued: bool, broken: &mut Vec<String>) {
+    if !matches!(history.first().map(|event| &event.kind), Some(EventKind::OrchestrationStarted { .. })) {
+        broken.push(format!("{what}: it does not begin with its start"));
+    }
+    check_ids(what, history, is_continued, broken);
+    match history.iter().position(Event::is_terminal) {
+        None => broken.push(format!("{what}: it has not ended")),
+        Some(position) => {
+            let (end, rest) = (history.get(position), history.get(position + 1..).unwrap_or_default());
+            let continued =
+                end.is_some_and(|event| matches!(event.kind, EventKind::OrchestrationContinuedAsNew { .. }));
+            if continued != is_continued {
+                broken.push(format!("{what}: it ends with {end:?}, continued: {is_continued}"));
+            }
+            if let Some(late) =
+                rest.iter().find(|event| !matches!(event.kind, EventKind::ActivityCancelRequested { .. }))
+            {
+                broken.push(format!("{what}: {late:?} follows its end"));
+            }
+        }
+    }
+    check_completions(what, history, broken);
+}
+
+/// Ids rise by one from 1. Only continuing as new takes an id without an event, also where a cancellation came first.
+fn check_ids(what: &str, history: &[Event], is_continued: bool, broken: &mut Vec<String>) {
+    let is_cancelled =
+        history.iter().any(|event| matches!(event.kind, EventKind::OrchestrationCancelRequested { .. }));
+    let mut gaps_left = u64::from(is_continued || is_cancelled);
+    let mut expected = 1;
+    for Event { event_id, .. } in history {
+        if *event_id == expected + 1 && gaps_left > 0 {
+            gaps_left -= 1;
+        } else if *event_id != expected {
+            return broken.push(format!("{what}: event {event_id} stands where {expected} should"));
+        }
+        expected = event_id + 1;
+    }
+}
+
+/// Each schedule is answered at most once, by an answer of its kind; activities are answered or withdrawn.
+fn check_completions(what: &str, history: &[Event], broken: &mut Vec<String>) {
+    let mut answered = BTreeSet::new();
+    let mut withdrawn = BTreeSet::new();
+    for event in history {
+        let source = event.source_event_id.unwrap_or_default();
+        let scheduled = history.iter().find(|other| other.event_id == source).map(|other| &other.kind);
+        let fits = match &event.kind {
+            EventKind::ActivityCompleted { .. } | EventKind::ActivityFailed { .. } => {
+                matches!(scheduled, Some(EventKind::ActivityScheduled { .. }))
+            }
+            EventKind::TimerFired { fire_at_ms } => {
+                matches!(scheduled, Some(EventKind::TimerCreated { fire_at_ms: due }) if due == fire_at_ms)
+            }
+            EventKind::SubOrchestrationCompleted { .. } | EventKind::SubOrchestrationFailed { .. } => {
+                matches!(scheduled, Some(EventKind::SubOrchestrationScheduled { .. }))
+            }
+            EventKind::ActivityCancelRequested { .. } => {
+                withdrawn.insert(source);
+                continue;
+            }
+            _ => continue,
+        };
+        if !fits {
+            broken.push(format!("{what}: {event:?} answers {scheduled:?}"));
+        }
+        if !answered.insert(source) {
+            broken.push(format!("G3: {what}: event {source} is answered twice"));
+        }
+    }
+    for event in history {
+        let is_activity = matches!(event.kind, EventKind::ActivityScheduled { .. });
+        if is_activity && !answered.contains(&event.event_id) && !withdrawn.contains(&event.event_id) {
+            broken.push(format!("{what}: {event:?} was neither answered nor withdrawn"));
+        }
+    }
+}
+
+/// What is stored is what was committed: nothing lost, nothing changed, nothing added.
+fn check_as_committed(
+    stored: &Histories,
+    committed: &BTreeMap<(String, u64), Vec<Event>>,
+    broken: &mut Vec<String>,
+) {
+    let in_store: usize = stored.values().flat_map(BTreeMap::values).map(Vec::len).sum();
+    let in_commits: usize = committed.values().map(Vec::len).sum();
+    if in_store != in_commits {
+        broken.push(format!("G2: {in_commits} events were committed, {in_store} are stored"));
+    }
+    for ((instance, execution_id), events) in committed {
+        if stored.get(instance).and_then(|executions| executions.get(execution_id)) != Some(events) {
+            broken
+                .push(format!("G2: {instance}, execution {execution_id} is not stored as it was committed"));
+        }
+    }
+}
+
+/// The recorded outcome of an activity is the one its worker committed.
+fn check_outcomes_recorded(
+    histories: &Histories,
+    outcomes: &BTreeMap<ActivityKey, WorkItem>,
+    broken: &mut Vec<String>,
+) {
+    for event in histories.values().flat_map(BTreeMap::values).flatten() {
+        let key = (event.instance_id.clone(), event.execution_id, event.source_event_id.unwrap_or_default());
+        let is_same = match &event.kind {
+            EventKind::ActivityCompleted { result: recorded } => {
+                matches!(outcomes.get(&key), Some(WorkItem::ActivityCompleted { result, .. }) if result == recorded)
+            }
+            EventKind::ActivityFailed { details: recorded } => {
+                matches!(outcomes.get(&key), Some(WorkItem::ActivityFailed { details, .. }) if details == recorded)
+            }
+            _ => continue,
+        };
+        if !is_same {
+            broken.push(format!("G3: {event:?} is recorded, its worker said {:?}", outcomes.get(&key)));
+        }
+    }
+}
+
+/// What a client was told is done has left its mark.
+fn check_promise(promise: &Promise, histories: &Histories, broken: &mut Vec<String>) {
+    let recorded = |instance: &str, is_it: &dyn Fn(&EventKind) -> bool| {
+        let executions = histories.get(instance);
+        executions.is_some_and(|all| all.values().flatten().any(|event| is_it(&event.kind)))
+    };
+    let kept = match promise {
+        Promise::Started { instance } => {
+            recorded(instance, &|kind| matches!(kind, EventKind::OrchestrationStarted { .. }))
+        }
+        Promise::Signalled { instance, name } => {
+            let sent = names::signal_data(name);
+            recorded(
+                instance,
+                &|kind| matches!(kind, EventKind::ExternalEvent { name: n, data } if n == name && *data == sent),
+            )
+        }
+        Promise::Enqueued { instance, queue, data: sent } => recorded(
+            instance,
+            &|kind| matches!(kind, EventKind::QueueEventDelivered { name, data } if name == queue && data == sent),
+        ),
+        Promise::Cancelled { instance } => {
+            recorded(instance, &|kind| matches!(kind, EventKind::OrchestrationCancelRequested { .. }))
+        }
+    };
+    if !kept {
+        broken.push(format!("G1: a client was told {promise:?}, and nothing of it is recorded"));
+    }
+}
+
+/// What a client was told about the end of an instance is still so.
+async fn check_told(scene: &Scene, instance: &str, before: &OrchestrationStatus, broken: &mut Vec<String>) {
+    match scene.store.read_status(instance).await {
+        Ok(now) if now == *before => {}
+        now => broken.push(format!("G1: a client was told that {instance} is {before:?}, now it is {now:?}")),
+    }
+}
+
+/// An instance came to what the model says.
+async fn check_expectation(
+    scene: &Scene,
+    instance: &str,
+    expectation: &Expectation,
+    broken: &mut Vec<String>,
+) {
+    let (status, kv) =
+        match (scene.store.read_status(instance).await, scene.store.get_kv_all_values(instance).await) {
+            (Ok(status), Ok(kv)) => (status, kv),
+            (Err(error), _) | (_, Err(error)) => {
+                return broken.push(format!("{instance} cannot be read: {error}"));
+            }
+        };
+    let (outcome, custom_status) = match status {
+        OrchestrationStatus::Completed { output, custom_status, .. } => (Ok(output), custom_status),
+        OrchestrationStatus::Failed { details, custom_status, .. } => {
+            (Err(details.display_message()), custom_status)
+        }
+        OrchestrationStatus::NotFound | OrchestrationStatus::Running { .. } => {
+            return broken.push(format!("G5: {instance} has not ended: {status:?}"));
+        }
+    };
+    let reached = Expectation { outcome, custom_status, kv: kv.into_iter().collect() };
+    if reached != *expectation {
+        broken.push(format!(
+            "{instance} should have come to\n      {expectation:?}, it came to\n      {reached:?}"
+        ));
+    }
+}

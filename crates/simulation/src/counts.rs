@@ -1,0 +1,96 @@
+//! How much happened, and whether it was enough to prove anything.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use crate::weather::Fault;
+
+/// Fewest nodes of a seed that counts.
+const NODES_MIN: u64 = 3;
+/// Fewest instances of a seed that counts.
+const INSTANCES_MIN: u64 = 20;
+/// Fewest turns of a seed that counts.
+const TURNS_MIN: u64 = 200;
+/// Fewest faults that took effect in a seed that counts.
+const FAULTS_MIN: u64 = 10;
+/// So many of a hundred instances must have ended.
+const ENDED_PERCENT_MIN: u64 = 95;
+
+/// How much happened in one seed, or in many.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// How many seeds.
+    pub seeds: u64,
+    /// How many nodes.
+    pub nodes: u64,
+    /// How many instances there should have been.
+    pub instances: u64,
+    /// How many of them have ended.
+    pub instances_ended: u64,
+    /// How many turns were committed.
+    pub turns: u64,
+    /// How often an activity ran.
+    pub activity_runs: u64,
+    /// How many actions the programs had.
+    pub actions: u64,
+    /// How many faults of each kind took effect.
+    pub faults: BTreeMap<Fault, u64>,
+}
+
+impl Counts {
+    /// How many faults took effect.
+    pub fn faults_in_all(&self) -> u64 {
+        self.faults.values().sum()
+    }
+
+    /// What one seed has too little of to count.
+    pub fn shortfalls(&self) -> Vec<String> {
+        let least = [
+            ("nodes", self.nodes, NODES_MIN),
+            ("instances", self.instances, INSTANCES_MIN),
+            ("turns", self.turns, TURNS_MIN),
+            ("faults that took effect", self.faults_in_all(), FAULTS_MIN),
+        ];
+        let mut short: Vec<String> = least
+            .iter()
+            .filter(|(_, count, least)| count < least)
+            .map(|(what, count, least)| format!("{count} {what}, at least {least} are needed"))
+            .collect();
+        if self.instances_ended * 100 < self.instances * ENDED_PERCENT_MIN {
+            short.push(format!("{} of {} instances have ended", self.instances_ended, self.instances));
+        }
+        short
+    }
+
+    /// Adds those of another seed.
+    pub fn add(&mut self, other: &Self) {
+        self.seeds += other.seeds;
+        self.nodes += other.nodes;
+        self.instances += other.instances;
+        self.instances_ended += other.instances_ended;
+        self.turns += other.turns;
+        self.activity_runs += other.activity_runs;
+        self.actions += other.actions;
+        for (fault, count) in &other.faults {
+            *self.faults.entry(*fault).or_default() += count;
+        }
+    }
+}
+
+impl fmt::Display for Counts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} seeds, {} nodes, {} of {} instances ended, {} turns, {} activity runs, {} actions, {} faults {:?}",
+            self.seeds,
+            self.nodes,
+            self.instances_ended,
+            self.instances,
+            self.turns,
+            self.activity_runs,
+            self.actions,
+            self.faults_in_all(),
+            self.faults
+        )
+    }
+}

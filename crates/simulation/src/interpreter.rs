@@ -1,0 +1,262 @@
+//! The orchestration that runs any program.
+
+use std::time::Duration;
+
+use everturn::{BackoffStrategy, Either2, OrchestrationContext, RetryPolicy};
+use serde::{Deserialize, Serialize};
+
+use crate::names;
+use crate::program::{Action, Ending, Program, Racer, Step};
+
+/// A timer that never wins: longer than all jumps of a run's clocks together.
+pub(crate) const FAR: Duration = Duration::from_secs(400 * 24 * 60 * 60);
+/// The longest timer that is not far.
+pub(crate) const NEAR_MAX: Duration = Duration::from_secs(5);
+/// How long losers are raced against.
+const SHORT: Duration = Duration::from_millis(80);
+/// How long an activity may take that never ends.
+const TIME_OUT: Duration = Duration::from_millis(300);
+
+/// The input of an execution: a program, and how far earlier executions came.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Stage {
+    pub(crate) program: Program,
+    next: usize,
+    /// What the steps before gave.
+    log: Vec<String>,
+}
+
+impl Stage {
+    pub(crate) fn of(program: Program) -> Self {
+        Self { program, next: 0, log: Vec::new() }
+    }
+
+    /// As the input of an orchestration.
+    pub(crate) fn encode(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    pub(crate) fn decode(input: &str) -> Result<Self, String> {
+        serde_json::from_str(input).map_err(|error| format!("not a program: {error}"))
+    }
+}
+
+/// Runs the program in the input to its end.
+pub(crate) async fn run(ctx: OrchestrationContext, input: String) -> Result<String, String> {
+    let Stage { program, next, mut log } = Stage::decode(&input)?;
+    for (position, step) in program.steps.iter().enumerate().skip(next) {
+        if step.action == Action::ContinueAsNew {
+            log.push(step.key.clone());
+            let rest = Stage { next: position + 1, log, program: program.clone() };
+            return ctx.continue_as_new(rest.encode()).await;
+        }
+        log.push(take(&ctx, step).await);
+    }
+    let instance = ctx.instance_id();
+    match program.ending {
+        Ending::Complete => Ok(log.join("; ")),
+        Ending::Fail => Err(format!("failed after {}", log.join("; "))),
+        Ending::AwaitCancel => Ok(ctx.schedule_wait(names::cancel(&instance)).await),
+        Ending::AwaitCancelWithChild => {
+            let child = names::instance(&instance, 0);
+            let waiter = Program {
+                steps: vec![Step { key: names::cancel(&instance), action: Action::Signal }],
+                ending: Ending::Complete,
+            };
+            ctx.schedule_sub_orchestration_with_id(names::ORCHESTRATION, child, Stage::of(waiter).encode())
+                .await
+        }
+        Ending::Forever => Ok(ctx.schedule_wait(names::never(&instance)).await),
+    }
+}
+
+/// One step; what it gave, as text.
+async fn take(ctx: &OrchestrationContext, Step { key, action }: &Step) -> String {
+    match action {
+        Action::Echo => told(ctx.schedule_activity(names::ECHO, key).await),
+        Action::Fail => told(ctx.schedule_activity(names::FAIL, key).await),
+        Action::Retry { failures, attempts } => {
+            let backoff = BackoffStrategy::Fixed { delay: Duration::from_millis(20) };
+            let policy = RetryPolicy::new(*attempts).with_backoff(backoff);
+            told(ctx.schedule_activity_with_retry(names::FLAKY, format!("{key} {failures}"), policy).await)
+        }
+        Action::TimeOut => {
+            let policy = RetryPolicy::new(3).with_timeout(TIME_OUT);
+            told(ctx.schedule_activity_with_retry(names::ENDLESS, key, policy).await)
+        }
+        Action::Timer { ms } => {
+            ctx.schedule_timer(Duration::from_millis(*ms)).await;
+            key.clone()
+        }
+        Action::RaceWonByActivity => {
+            let activity = ctx.schedule_activity(names::ECHO, key);
+            match ctx.select2(activity, ctx.schedule_timer(FAR)).await {
+                Either2::First(result) => told(result),
+                Either2::Second(()) => format!("{key}: the far timer won"),
+            }
+        }
+        Action::RaceLostByActivity
+        | Action::RaceLostBySignal
+        | Action::RaceLostByQueue
+        | Action::RaceLostByChild => lose(ctx, key, action).await,
+        Action::OpenRace { against, ms } => race(ctx, key, *against, Duration::from_millis(*ms)).await,
+        Action::FanOut { width } => {
+            let each = (0..*width).map(|n| {
+                let activity = if n % 3 == 2 { names::FAIL } else { names::ECHO };
+                ctx.schedule_activity(activity, format!("{key}#{n}"))
+            });
+            let results = ctx.join(each.collect()).await;
+            results.into_iter().map(told).collect::<Vec<_>>().join(",")
+        }
+        Action::Child { .. }
+        | Action::NamedChild { .. }
+        | Action::Children { .. }
+        | Action::Detached { .. }
+        | Action::DropChild => start(ctx, key, action).await,
+        Action::Signal => ctx.schedule_wait(signal_name(key)).await,
+        Action::Queue { messages } => read(ctx, key, *messages).await,
+        // The loop around the steps does this.
+        Action::ContinueAsNew => key.clone(),
+        Action::Session { runs } => {
+            let mut results = Vec::new();
+            for _ in 0..*runs {
+                let session = format!("session of {key}");
+                results.push(told(ctx.schedule_activity_on_session(names::SESSION, key, session).await));
+            }
+            results.join(",")
+        }
+        Action::Tagged => told(ctx.schedule_activity(names::TAGGED, key).with_tag(names::TAG).await),
+        Action::DropActivity => {
+            drop(ctx.schedule_activity(names::FAIL, key));
+            key.clone()
+        }
+        Action::SystemCalls => {
+            let guid = ctx.new_guid().await.map(|guid| guid.len());
+            let time = ctx.utc_now().await.is_ok();
+            format!("{key}: {guid:?} {time}")
+        }
+        Action::Status { .. }
+        | Action::KvSet { .. }
+        | Action::KvGet { .. }
+        | Action::KvClear { .. }
+        | Action::KvClearAll => keep(ctx, key, action),
+    }
+}
+
+/// The signal that a step waits for; a key may be the signal's name itself.
+fn signal_name(key: &str) -> String {
+    match names::wish(key) {
+        names::Wish::Nothing => names::signal(key),
+        _ => key.to_owned(),
+    }
+}
+
+/// Something that never ends against a timer.
+async fn lose(ctx: &OrchestrationContext, key: &str, action: &Action) -> String {
+    let timer = ctx.schedule_timer(SHORT);
+    let timer_won = match action {
+        Action::RaceLostBySignal => {
+            ctx.select2(ctx.schedule_wait(names::never(key)), timer).await.is_second()
+        }
+        Action::RaceLostByQueue => ctx.select2(ctx.dequeue_event(names::never(key)), timer).await.is_second(),
+        Action::RaceLostByChild => {
+            let input = Stage::of(Program::forever()).encode();
+            let child = names::instance(key, 0);
+            let child = ctx.schedule_sub_orchestration_with_id(names::ORCHESTRATION, child, input);
+            let timer_won = ctx.select2(child, timer).await.is_second();
+            // A child dropped in the turn that continues as new would be left running.
+            ctx.schedule_timer(Duration::ZERO).await;
+            timer_won
+        }
+        _ => ctx.select2(ctx.schedule_activity(names::ENDLESS, key), timer).await.is_second(),
+    };
+    format!("{key}: {timer_won}")
+}
+
+/// Something that may come before a timer or after it; what it gives does not depend on that.
+async fn race(ctx: &OrchestrationContext, key: &str, against: Racer, wait: Duration) -> String {
+    let timer = ctx.schedule_timer(wait);
+    match against {
+        Racer::Activity => drop(ctx.select2(ctx.schedule_activity(names::ECHO, key), timer).await),
+        Racer::Signal => drop(ctx.select2(ctx.schedule_wait(names::casual(key)), timer).await),
+        Racer::Queue => {
+            if ctx.select2(ctx.dequeue_event(key), timer).await.is_second() {
+                ctx.dequeue_event(key).await;
+            }
+        }
+        Racer::Child => {
+            let steps = vec![Step { key: format!("{key}.0"), action: Action::Echo }];
+            let input = Stage::of(Program { steps, ending: Ending::Complete }).encode();
+            drop(ctx.select2(ctx.schedule_sub_orchestration(names::ORCHESTRATION, input), timer).await);
+        }
+    }
+    key.to_owned()
+}
+
+/// Other orchestrations.
+async fn start(ctx: &OrchestrationContext, key: &str, action: &Action) -> String {
+    let inputs: Vec<String> =
+        action.programs().into_iter().map(|program| Stage::of(program.clone()).encode()).collect();
+    let named = |(n, input): (usize, String)| {
+        ctx.schedule_sub_orchestration_with_id(names::ORCHESTRATION, names::instance(key, n), input)
+    };
+    match action {
+        Action::Child { .. } => {
+            let each = inputs.into_iter().map(|i| ctx.schedule_sub_orchestration(names::ORCHESTRATION, i));
+            let results = ctx.join(each.collect()).await;
+            results.into_iter().map(told).collect()
+        }
+        Action::NamedChild { .. } | Action::Children { .. } => {
+            let results = ctx.join(inputs.into_iter().enumerate().map(named).collect()).await;
+            results.into_iter().map(told).collect::<Vec<_>>().join(",")
+        }
+        Action::DropChild => {
+            drop(named((0, Stage::of(Program::forever()).encode())));
+            // A child asked for in a turn that ends the execution would not even be started.
+            ctx.schedule_timer(Duration::ZERO).await;
+            key.to_owned()
+        }
+        _ => {
+            for (n, input) in inputs.into_iter().enumerate() {
+                ctx.schedule_orchestration(names::ORCHESTRATION, names::instance(key, n), input);
+            }
+            key.to_owned()
+        }
+    }
+}
+
+/// Reads messages numbered from 0. A message may have been sent twice, so what was read before is passed over.
+async fn read(ctx: &OrchestrationContext, key: &str, messages: u32) -> String {
+    let mut expected = 0;
+    while expected < messages {
+        let message = ctx.dequeue_event(key).await;
+        match message.parse::<u32>() {
+            Ok(number) if number < expected => {}
+            Ok(number) if number == expected => expected += 1,
+            _ => return format!("{key}: '{message}' came where {expected} was due"),
+        }
+    }
+    format!("{key}: {expected} read")
+}
+
+/// Custom status and key-value store.
+fn keep(ctx: &OrchestrationContext, key: &str, action: &Action) -> String {
+    match action {
+        Action::Status { text: Some(text) } => ctx.set_custom_status(text),
+        Action::Status { text: None } => ctx.reset_custom_status(),
+        Action::KvSet { key, value } => ctx.set_kv_value(key, value),
+        Action::KvGet { key: read } => return format!("{key}: {:?}", ctx.get_kv_value(read)),
+        Action::KvClear { key } => ctx.clear_kv_value(key),
+        Action::KvClearAll => ctx.clear_all_kv_values(),
+        _ => {}
+    }
+    key.to_owned()
+}
+
+/// A result as text.
+fn told(result: Result<String, String>) -> String {
+    match result {
+        Ok(text) => text,
+        Err(text) => format!("error({text})"),
+    }
+}

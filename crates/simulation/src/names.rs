@@ -1,0 +1,80 @@
+//! What things are called: orchestration, activities, and whatever a step touches.
+
+/// The one orchestration, which runs any program.
+pub(crate) const ORCHESTRATION: &str = "program";
+/// Returns its input.
+pub(crate) const ECHO: &str = "echo";
+/// Fails with its input.
+pub(crate) const FAIL: &str = "fail";
+/// Fails as often as its input says.
+pub(crate) const FLAKY: &str = "flaky";
+/// Ends only when it is cancelled.
+pub(crate) const ENDLESS: &str = "endless";
+/// Returns its session.
+pub(crate) const SESSION: &str = "session";
+/// Returns its tag.
+pub(crate) const TAGGED: &str = "tagged";
+/// The tag that not every node serves.
+pub(crate) const TAG: &str = "gpu";
+
+/// Signals of this kind are sent as soon as somebody waits for them.
+const SIGNAL: &str = "signal:";
+/// So are these, but it does not matter whether they come in time.
+const CASUAL: &str = "casual:";
+/// Whoever waits for such a signal has the instance named in it cancelled.
+const CANCEL: &str = "cancel:";
+/// Signals of this kind never come.
+const NEVER: &str = "never:";
+
+/// The reason given whenever an instance is cancelled from outside.
+pub(crate) const CANCEL_REASON: &str = "the simulation says so";
+
+/// What a wait asks of the outside world.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Wish<'a> {
+    Signal,
+    Cancel { instance: &'a str },
+    Nothing,
+}
+
+pub(crate) fn signal(key: &str) -> String {
+    format!("{SIGNAL}{key}")
+}
+
+pub(crate) fn casual(key: &str) -> String {
+    format!("{CASUAL}{key}")
+}
+
+/// Whether it does not matter if this signal comes too late.
+pub(crate) fn is_casual(signal: &str) -> bool {
+    signal.starts_with(CASUAL)
+}
+
+pub(crate) fn cancel(instance: &str) -> String {
+    format!("{CANCEL}{instance}")
+}
+
+pub(crate) fn never(key: &str) -> String {
+    format!("{NEVER}{key}")
+}
+
+/// What a wait for a signal of this name asks for.
+pub(crate) fn wish(signal: &str) -> Wish<'_> {
+    if signal.starts_with(SIGNAL) || is_casual(signal) {
+        Wish::Signal
+    } else if let Some(instance) = signal.strip_prefix(CANCEL) {
+        Wish::Cancel { instance }
+    } else {
+        Wish::Nothing
+    }
+}
+
+/// The payload of a signal.
+pub(crate) fn signal_data(name: &str) -> String {
+    format!("data of {name}")
+}
+
+/// The instance a step starts under a name of its own.
+pub(crate) fn instance(key: &str, index: usize) -> String {
+    format!("{key}/{index}")
+}

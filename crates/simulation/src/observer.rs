@@ -1,0 +1,305 @@
+//! Watches every change of the store as it happens, with books of its own, and notes what must not be.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use everturn::providers::{FetchedTurn, LockKind, LockRenewal, TurnCommit, WorkItem};
+use everturn::{Event, EventKind, INITIAL_EXECUTION_ID};
+
+use crate::interpreter::{FAR, NEAR_MAX, Stage};
+use crate::names::{self, Wish};
+use crate::program::{Action, Racer, Step};
+use crate::sim_clock::SimClock;
+
+/// An activity: instance, execution, schedule event.
+pub(crate) type ActivityKey = (String, u64, u64);
+
+/// The store's clock at some moment.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Moment {
+    pub(crate) now_ms: u64,
+    /// Its monotonic clock.
+    pub(crate) monotonic: Duration,
+    /// How often the clock was set until then.
+    pub(crate) jumps: usize,
+}
+
+/// Something the outside world has to do, now that a turn was committed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Errand {
+    /// Send this signal.
+    Signal { instance: String, name: String },
+    /// Send this many messages.
+    Messages { instance: String, queue: String, count: u32 },
+    /// Cancel this instance.
+    Cancel { instance: String },
+}
+
+/// A lock, as it was handed out and renewed.
+#[derive(Debug)]
+struct Held {
+    what: String,
+    until: Duration,
+    since: Moment,
+}
+
+/// What was seen.
+#[derive(Debug, Default)]
+pub(crate) struct Observer {
+    pub(crate) violations: Vec<String>,
+    pub(crate) turns: u64,
+    pub(crate) activity_runs: u64,
+    /// Every event that was committed, in the order of commits.
+    pub(crate) histories: BTreeMap<(String, u64), Vec<Event>>,
+    /// Instances that were started, or are going to be by what a committed turn sent.
+    pub(crate) started: BTreeSet<String>,
+    /// Instances that completed or failed.
+    pub(crate) ended: BTreeSet<String>,
+    /// When the last of them did, by the monotonic clock.
+    pub(crate) last_end: Duration,
+    /// Outcomes of activities that workers committed.
+    pub(crate) outcomes: BTreeMap<ActivityKey, WorkItem>,
+    locks: BTreeMap<String, Held>,
+    holders: BTreeMap<String, String>,
+    /// When each timer was committed, and when it is due.
+    timers: BTreeMap<ActivityKey, (Moment, u64)>,
+    dispatched: BTreeSet<ActivityKey>,
+    withdrawn: BTreeSet<ActivityKey>,
+    flaky_attempts: BTreeMap<String, BTreeSet<u64>>,
+}
+
+impl Observer {
+    pub(crate) fn violated(&mut self, what: String) {
+        // The first hundred tell enough.
+        if self.violations.len() < 100 {
+            self.violations.push(what);
+        }
+    }
+
+    /// An instance was handed out.
+    pub(crate) fn turn_fetched(
+        &mut self,
+        fetched: &FetchedTurn,
+        lasts: Duration,
+        at: Moment,
+        clock: &SimClock,
+    ) {
+        let instance = &fetched.item.instance;
+        self.lock(instance.clone(), &fetched.lock_token, lasts, at);
+        for message in &fetched.item.messages {
+            let WorkItem::TimerFired { execution_id, id, .. } = message else { continue };
+            let key = (instance.clone(), *execution_id, *id);
+            let Some((made, due_ms)) = self.timers.get(&key) else {
+                self.violated(format!("G6: timer {key:?} came, and no committed turn made it"));
+                continue;
+            };
+            // What was due once stays due, even if the clock was set back since.
+            let latest_ms = clock.latest_ms_since(made.monotonic);
+            if latest_ms < *due_ms {
+                let early_ms = due_ms - latest_ms;
+                self.violated(format!("G6: timer {key:?} came {early_ms} ms early"));
+            }
+        }
+    }
+
+    /// A turn was committed.
+    pub(crate) fn turn_committed(&mut self, commit: &TurnCommit, at: Moment) -> Vec<Errand> {
+        self.turns += 1;
+        let Some(held) = self.unlock(&commit.lock_token, "commit_turn", at) else { return Vec::new() };
+        let (instance, execution_id) = (held.what.clone(), commit.execution_id);
+        for item in &commit.worker_items {
+            if let WorkItem::ActivityExecute { instance, execution_id, id, .. } = item {
+                self.dispatched.insert((instance.clone(), *execution_id, *id));
+            }
+        }
+        let starts = commit.orchestrator_items.iter().filter(|item| item.is_start());
+        self.started.extend(starts.map(|item| item.instance().to_owned()));
+        self.started.insert(instance.clone());
+        for gone in &commit.cancelled_activities {
+            self.withdrawn.insert((gone.instance.clone(), gone.execution_id, gone.activity_id));
+        }
+        self.check_whole(&instance, commit);
+        let mut errands = Vec::new();
+        for event in &commit.history_delta {
+            self.check_timer(&instance, event, held.since, at);
+            errands.extend(errands_of(event));
+            if let EventKind::OrchestrationCompleted { .. } | EventKind::OrchestrationFailed { .. } =
+                event.kind
+            {
+                self.ended.insert(instance.clone());
+                self.last_end = at.monotonic;
+            }
+        }
+        let history = self.histories.entry((instance, execution_id)).or_default();
+        history.extend(commit.history_delta.iter().cloned());
+        errands
+    }
+
+    /// What a turn decided must be committed with it: each activity it asked for is dispatched, unless it ended there.
+    fn check_whole(&mut self, instance: &str, commit: &TurnCommit) {
+        if commit.history_delta.iter().any(Event::is_terminal) {
+            return;
+        }
+        for event in &commit.history_delta {
+            let key = (instance.to_owned(), commit.execution_id, event.event_id);
+            if let EventKind::ActivityScheduled { name, .. } = &event.kind
+                && !self.dispatched.contains(&key)
+            {
+                self.violated(format!("G2: {instance} asked for {name} ({key:?}) and it was not dispatched"));
+            }
+        }
+    }
+
+    /// Fire times go by the store's clock, whatever the clock of the node says.
+    fn check_timer(&mut self, instance: &str, event: &Event, fetched: Moment, committed: Moment) {
+        let EventKind::TimerCreated { fire_at_ms } = event.kind else { return };
+        let key = (instance.to_owned(), event.execution_id, event.event_id);
+        self.timers.insert(key, (committed, fire_at_ms));
+        if fetched.jumps != committed.jumps {
+            return;
+        }
+        let (near_ms, far_ms) = (NEAR_MAX.as_millis() as u64, FAR.as_millis() as u64);
+        let is_near = (fetched.now_ms..=committed.now_ms + near_ms).contains(&fire_at_ms);
+        let is_far = (fetched.now_ms + far_ms..=committed.now_ms + far_ms).contains(&fire_at_ms);
+        if !is_near && !is_far {
+            self.violated(format!(
+                "G6: timer {} of {instance} is due at {fire_at_ms}, but it was made between {} and {}",
+                event.event_id, fetched.now_ms, committed.now_ms
+            ));
+        }
+    }
+
+    /// An activity was handed out.
+    pub(crate) fn work_fetched(&mut self, item: &WorkItem, token: &str, lasts: Duration, at: Moment) {
+        let WorkItem::ActivityExecute { instance, execution_id, id, .. } = item else {
+            return self.violated(format!("a worker was handed {item:?}"));
+        };
+        let key = (instance.clone(), *execution_id, *id);
+        self.lock(format!("{key:?}"), token, lasts, at);
+        self.check_wanted(&key, "was handed out");
+        if self.withdrawn.contains(&key) {
+            self.violated(format!("G2: activity {key:?} was handed out after the turn that withdrew it"));
+        }
+    }
+
+    /// The code of an activity began to run.
+    pub(crate) fn activity_began(&mut self, key: &ActivityKey) {
+        self.activity_runs += 1;
+        self.check_wanted(key, "ran");
+    }
+
+    fn check_wanted(&mut self, key: &ActivityKey, what: &str) {
+        if !self.dispatched.contains(key) {
+            self.violated(format!("G3: activity {key:?} {what}, but no committed turn asked for it"));
+        }
+    }
+
+    /// An activity's row was removed, with its outcome or without.
+    pub(crate) fn work_acked(&mut self, token: &str, completion: Option<&WorkItem>, at: Moment) {
+        self.unlock(token, "ack_work_item", at);
+        let (key, item) = match completion {
+            Some(
+                item @ (WorkItem::ActivityCompleted { instance, execution_id, id, .. }
+                | WorkItem::ActivityFailed { instance, execution_id, id, .. }),
+            ) => ((instance.clone(), *execution_id, *id), item),
+            Some(item) => return self.violated(format!("an activity was answered with {item:?}")),
+            None => return,
+        };
+        if let Some(earlier) = self.outcomes.insert(key.clone(), item.clone()) {
+            self.violated(format!("G3: activity {key:?} has two outcomes: {earlier:?}, then {item:?}"));
+        }
+    }
+
+    /// A lock was given back.
+    pub(crate) fn abandoned(&mut self, token: &str, at: Moment) {
+        self.unlock(token, "abandon", at);
+    }
+
+    /// Locks were renewed, those that were answered with `true`.
+    pub(crate) fn renewed(&mut self, renewals: &[LockRenewal], renewed: &[bool], at: Moment) {
+        for (LockRenewal { kind, token, extend_for }, _) in
+            renewals.iter().zip(renewed).filter(|(_, renewed)| **renewed)
+        {
+            let operation = match kind {
+                LockKind::Orchestration => "renew_orchestration_item_lock",
+                LockKind::WorkItem => "renew_work_item_lock",
+            };
+            self.check_held(token, operation, at);
+            if let Some(held) = self.locks.get_mut(token) {
+                held.until = at.monotonic + *extend_for;
+            }
+        }
+    }
+
+    fn lock(&mut self, what: String, token: &str, lasts: Duration, at: Moment) {
+        let until = at.monotonic + lasts;
+        if let Some(before) = self.holders.insert(what.clone(), token.to_owned())
+            && let Some(held) = self.locks.get(&before)
+            && at.monotonic < held.until
+        {
+            let left = held.until - at.monotonic;
+            self.violated(format!("G4: {what} was handed out though locked for another {left:?}"));
+        }
+        if self.locks.insert(token.to_owned(), Held { what, until, since: at }).is_some() {
+            self.violated(format!("G4: token {token} was handed out twice"));
+        }
+    }
+
+    fn unlock(&mut self, token: &str, operation: &str, at: Moment) -> Option<Held> {
+        self.check_held(token, operation, at);
+        let held = self.locks.remove(token)?;
+        if self.holders.get(&held.what).is_some_and(|holder| holder == token) {
+            self.holders.remove(&held.what);
+        }
+        Some(held)
+    }
+
+    /// Only the one who was handed a lock last, and only until it ends, may do anything with it.
+    fn check_held(&mut self, token: &str, operation: &str, at: Moment) {
+        let refused = match self.locks.get(token) {
+            None => "with an unknown lock".to_owned(),
+            Some(held) if held.until <= at.monotonic => {
+                format!("on {} with a lock that ended {:?} before", held.what, at.monotonic - held.until)
+            }
+            Some(held) if self.holders.get(&held.what).is_none_or(|holder| holder != token) => {
+                format!("on {} with a lock that somebody else had by then", held.what)
+            }
+            Some(_) => return,
+        };
+        self.violated(format!("G4: {operation} succeeded {refused}"));
+    }
+
+    /// Which attempt of a retried step an activity is, counted from 0: the engine asks for the next one only when the
+    /// one before has failed for good.
+    pub(crate) fn flaky_attempt(&mut self, step: &str, activity_id: u64) -> u32 {
+        let attempts = self.flaky_attempts.entry(step.to_owned()).or_default();
+        attempts.insert(activity_id);
+        attempts.range(..activity_id).count() as u32
+    }
+}
+
+/// What an event asks of the outside world.
+fn errands_of(event: &Event) -> Vec<Errand> {
+    let instance = event.instance_id.clone();
+    match &event.kind {
+        EventKind::ExternalSubscribed { name } => match names::wish(name) {
+            Wish::Signal => vec![Errand::Signal { instance, name: name.clone() }],
+            Wish::Cancel { instance } => vec![Errand::Cancel { instance: instance.to_owned() }],
+            Wish::Nothing => Vec::new(),
+        },
+        EventKind::OrchestrationStarted { input, .. } if event.execution_id == INITIAL_EXECUTION_ID => {
+            let Ok(stage) = Stage::decode(input) else { return Vec::new() };
+            let queues = stage.program.steps.into_iter().filter_map(|Step { key, action }| match action {
+                Action::Queue { messages } => {
+                    Some(Errand::Messages { instance: instance.clone(), queue: key, count: messages })
+                }
+                Action::OpenRace { against: Racer::Queue, .. } => {
+                    Some(Errand::Messages { instance: instance.clone(), queue: key, count: 1 })
+                }
+                _ => None,
+            });
+            queues.collect()
+        }
+        _ => Vec::new(),
+    }
+}

@@ -1,0 +1,178 @@
+//! What a seed stands for.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use crate::chance::Chance;
+use crate::generate::root_program;
+use crate::program::Program;
+use crate::sabotage::Sabotage;
+use crate::weather::{FAULTS, Fault, Weather};
+
+/// How many nodes a world has.
+pub(crate) const NODES: usize = 3;
+/// How many instances clients start.
+const ROOTS: u64 = 20;
+/// A day, in milliseconds.
+const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
+
+/// What a run of seeds is to prove.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Theme {
+    /// R1: everything goes wrong.
+    Storms,
+    /// R8: clocks differ by a day, and jump back and forth.
+    Clocks,
+    /// R13: nodes are killed while random programs run.
+    Programs,
+}
+
+impl Theme {
+    /// The test that runs seeds of this theme.
+    fn test(self) -> &'static str {
+        match self {
+            Self::Storms => "r1_",
+            Self::Clocks => "r8_",
+            Self::Programs => "r13_",
+        }
+    }
+
+    /// The command that runs one seed again.
+    pub(crate) fn command(self, seed: u64) -> String {
+        let test = self.test();
+        format!(
+            "EVERTURN_SIM_SEED={seed} EVERTURN_SIM_SEEDS=1 cargo test -p everturn-simulation --test it {test}"
+        )
+    }
+}
+
+/// Everything that happens in a world, except by chance.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    /// The seed of all further choices.
+    pub seed: u64,
+    /// The nodes.
+    pub nodes: Vec<NodePlan>,
+    /// What clients start.
+    pub roots: Vec<Root>,
+    /// What goes wrong.
+    pub weather: Weather,
+    /// How the store breaks its contract; it does not, unless the harness itself is tested.
+    pub sabotage: Option<Sabotage>,
+}
+
+/// A node, as it is started again and again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodePlan {
+    /// How far its clock is off in the beginning.
+    pub skew_ms: i64,
+    /// How many instances it keeps in memory.
+    pub warm_instances_max: usize,
+    /// How long its locks last.
+    pub lock_ms: u64,
+    /// How many orchestrations it runs side by side.
+    pub orchestrations: usize,
+    /// How many activities it runs side by side.
+    pub activities: usize,
+    /// Whether its worker slots own sessions together.
+    pub is_named: bool,
+}
+
+/// An instance that a client starts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Root {
+    /// Its id.
+    pub id: String,
+    /// When.
+    pub start_after_ms: u64,
+    /// When a client cancels it, whatever it does then; its outcome is not predicted then.
+    pub cancel_after_ms: Option<u64>,
+    /// What it runs.
+    pub program: Program,
+}
+
+/// The root that an instance belongs to, by its name.
+pub(crate) fn root_of(instance: &str) -> &str {
+    instance.split(['.', '/', ':']).next().unwrap_or(instance)
+}
+
+impl Plan {
+    /// The world of a seed.
+    pub fn new(theme: Theme, seed: u64) -> Self {
+        let skew_ms_max = if theme == Theme::Clocks { DAY_MS } else { 3_000 };
+        let mut chance = Chance::of(seed, "nodes");
+        let nodes = (0..NODES).map(|_| NodePlan::drawn(&mut chance, skew_ms_max)).collect();
+        let roots = (0..ROOTS).map(|n| {
+            let id = format!("i{n}");
+            let mut chance = Chance::of(seed, &id);
+            let start_after_ms = chance.below(3_000);
+            let cancel_after_ms = chance.one_in(10).then(|| chance.below(10_000));
+            let program = root_program(&mut chance, &id);
+            Root { id, start_after_ms, cancel_after_ms, program }
+        });
+        let roots = roots.collect();
+        Self { seed, nodes, roots, weather: weather(theme, &mut Chance::of(seed, "weather")), sabotage: None }
+    }
+}
+
+impl NodePlan {
+    fn drawn(chance: &mut Chance, skew_ms_max: u64) -> Self {
+        let skew_ms = chance.below(2 * skew_ms_max).cast_signed() - skew_ms_max.cast_signed();
+        Self {
+            skew_ms,
+            warm_instances_max: chance.pick([0, 1, 2, 5, 1_000, 1_000]),
+            lock_ms: chance.pick([300, 1_000, 1_000, 2_000]),
+            orchestrations: chance.between(1, 3) as usize,
+            activities: chance.between(2, 4) as usize,
+            is_named: chance.one_in(2),
+        }
+    }
+}
+
+/// Each seed has weather of its own: some faults often, others not at all.
+fn weather(theme: Theme, chance: &mut Chance) -> Weather {
+    let usual = |fault: Fault| match fault {
+        Fault::ErrorBefore | Fault::ErrorAfter => 1_000,
+        Fault::Late => 1_500,
+        Fault::LostBatch => 3_000,
+        Fault::CrashBefore | Fault::CrashAfter => 150,
+        Fault::StallBefore | Fault::StallAfter | Fault::Freeze => 150,
+        Fault::Restart => 5,
+        Fault::NodeClock => 20,
+        Fault::StoreClock => 5,
+    };
+    let mut rates: BTreeMap<Fault, u64> = BTreeMap::new();
+    for fault in FAULTS {
+        let strength = match (theme, fault) {
+            (Theme::Storms, _) => chance.pick([0, 1, 1, 2, 3]),
+            (Theme::Clocks, Fault::NodeClock | Fault::StoreClock) => chance.pick([2, 4, 8]),
+            (Theme::Programs, Fault::CrashBefore | Fault::CrashAfter) => chance.pick([3, 5]),
+            (Theme::Programs, Fault::ErrorBefore | Fault::ErrorAfter) => 1,
+            (Theme::Clocks | Theme::Programs, _) => chance.pick([0, 0, 1]),
+        };
+        rates.insert(fault, strength * usual(fault));
+    }
+    Weather {
+        rates,
+        faults_max: chance.between(40, 120),
+        spared: BTreeSet::new(),
+        clock_jump_ms_max: if theme == Theme::Clocks { DAY_MS } else { 10_000 },
+        slow_calls: chance.pick([5, 20, 50]),
+    }
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, node) in self.nodes.iter().enumerate() {
+            writeln!(f, "  node {index}: {node:?}")?;
+        }
+        for Root { id, start_after_ms, cancel_after_ms, program } in &self.roots {
+            write!(f, "  {id}, started after {start_after_ms} ms")?;
+            if let Some(cancel_after_ms) = cancel_after_ms {
+                write!(f, ", cancelled {cancel_after_ms} ms later")?;
+            }
+            writeln!(f, ":\n{program}")?;
+        }
+        Ok(())
+    }
+}

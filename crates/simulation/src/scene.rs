@@ -1,0 +1,159 @@
+//! What everything in a simulated world shares.
+
+use std::fmt::{self, Write as _};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use everturn::providers::memory::MemoryProvider;
+use everturn::providers::{Clock, TurnCommit};
+use tokio::sync::{Notify, mpsc};
+use tokio::time::Instant;
+
+use crate::observer::{Errand, Moment, Observer};
+use crate::sabotage::{SPOILT_ONE_IN, Sabotage};
+use crate::sim_clock::SimClock;
+use crate::weather::{Fault, Sky};
+
+/// The store, the weather, the observer, and the record of it all.
+pub(crate) struct Scene {
+    pub(crate) store: Arc<MemoryProvider>,
+    pub(crate) store_clock: Arc<SimClock>,
+    origin: Instant,
+    /// Whether every call is written down.
+    is_traced: bool,
+    sabotage: Option<Sabotage>,
+    books: Mutex<Books>,
+    errands: mpsc::UnboundedSender<Errand>,
+    /// Things under way outside the nodes: messages on their way, calls of clients.
+    under_way: AtomicUsize,
+    /// Something was committed, or something under way has ended.
+    pub(crate) changed: Notify,
+}
+
+/// What is written down while the world goes on.
+pub(crate) struct Books {
+    pub(crate) sky: Sky,
+    pub(crate) observer: Observer,
+    trace: String,
+    /// The faults that took effect, one a line.
+    pub(crate) faults: String,
+}
+
+impl Scene {
+    pub(crate) fn new(
+        origin: Instant,
+        is_traced: bool,
+        sabotage: Option<Sabotage>,
+        store_clock: Arc<SimClock>,
+        sky: Sky,
+        errands: mpsc::UnboundedSender<Errand>,
+    ) -> Self {
+        let store = Arc::new(MemoryProvider::with_clock(Arc::clone(&store_clock) as Arc<dyn Clock>));
+        let books = Books { sky, observer: Observer::default(), trace: String::new(), faults: String::new() };
+        Self {
+            store,
+            store_clock,
+            origin,
+            is_traced,
+            sabotage,
+            books: Mutex::new(books),
+            errands,
+            under_way: AtomicUsize::new(0),
+            changed: Notify::new(),
+        }
+    }
+
+    pub(crate) fn books(&self) -> MutexGuard<'_, Books> {
+        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The store's clock.
+    pub(crate) fn moment(&self) -> Moment {
+        Moment {
+            now_ms: self.store_clock.wall_ms(),
+            monotonic: self.store_clock.monotonic(),
+            jumps: self.store_clock.jumps(),
+        }
+    }
+
+    /// Writes a line of the trace, if there is one.
+    pub(crate) fn note(&self, line: fmt::Arguments<'_>) {
+        if !self.is_traced {
+            return;
+        }
+        let at = self.origin.elapsed().as_millis();
+        // Writing into a text cannot fail.
+        let _ = writeln!(self.books().trace, "{at} {line}");
+    }
+
+    /// Writes down a fault that made a difference.
+    pub(crate) fn fault(&self, fault: Fault, line: fmt::Arguments<'_>) {
+        let at = self.origin.elapsed().as_millis();
+        let mut books = self.books();
+        books.sky.took_effect(fault);
+        // Writing into a text cannot fail.
+        if self.is_traced {
+            let _ = writeln!(books.trace, "{at} {fault:?}: {line}");
+        }
+        let _ = writeln!(books.faults, "    {at} ms: {fault:?}: {line}");
+    }
+
+    pub(crate) fn take_trace(&self) -> String {
+        std::mem::take(&mut self.books().trace)
+    }
+
+    pub(crate) fn violated(&self, what: String) {
+        self.note(format_args!("VIOLATION {what}"));
+        self.books().observer.violated(what);
+    }
+
+    /// A turn is in the store.
+    pub(crate) fn committed(&self, commit: &TurnCommit) {
+        let moment = self.moment();
+        let errands = self.books().observer.turn_committed(commit, moment);
+        for errand in errands {
+            // Nobody to run errands any more: the world has ended.
+            let _ = self.errands.send(errand);
+        }
+        self.changed.notify_waiters();
+    }
+
+    /// Whether the store breaks its contract in this way, now.
+    pub(crate) fn is_spoilt(&self, sabotage: Sabotage) -> bool {
+        self.sabotage == Some(sabotage) && self.books().sky.chance().one_in(SPOILT_ONE_IN)
+    }
+
+    /// A turn as it arrives in the store.
+    pub(crate) fn arriving(&self, mut commit: TurnCommit) -> TurnCommit {
+        if let Some(sabotage) = self.sabotage.filter(|sabotage| self.is_spoilt(*sabotage)) {
+            sabotage.spoil(&mut commit);
+        }
+        commit
+    }
+
+    /// A number of milliseconds from `first` to `last`.
+    pub(crate) fn some_ms(&self, first: u64, last: u64) -> Duration {
+        Duration::from_millis(self.books().sky.chance().between(first, last))
+    }
+
+    /// Counts something that must have ended before the world ends.
+    pub(crate) fn begin(self: &Arc<Self>) -> UnderWay {
+        self.under_way.fetch_add(1, Ordering::SeqCst);
+        UnderWay(Arc::clone(self))
+    }
+
+    pub(crate) fn under_way(&self) -> usize {
+        self.under_way.load(Ordering::SeqCst)
+    }
+}
+
+/// Something that must have ended before the world ends.
+pub(crate) struct UnderWay(Arc<Scene>);
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.under_way.fetch_sub(1, Ordering::SeqCst);
+        self.0.changed.notify_waiters();
+    }
+}

@@ -1,0 +1,167 @@
+//! Making a failing plan small enough to be read.
+
+use crate::plan::Plan;
+use crate::program::{Action, Ending, Program};
+use crate::world::{Outcome, run};
+
+/// How many worlds may be lived through to shrink one.
+const RUNS_MAX: u32 = 1_500;
+/// A smaller plan meets other weather; so many skies are tried before it counts as good.
+const SKIES: u64 = 4;
+
+/// A smaller plan that breaks the same thing, and what became of it.
+pub fn shrink(plan: &Plan, broken: &str) -> (Plan, Outcome) {
+    let mut search = Search { best: plan.clone(), kind: kind_of(broken), runs: 0 };
+    loop {
+        let before = search.best.clone();
+        search.fewer_roots();
+        search.fewer_faults();
+        search.fewer_steps();
+        search.plainer_ends();
+        if search.best == before || search.runs >= RUNS_MAX {
+            let outcome = run(&search.best);
+            return (search.best, outcome);
+        }
+    }
+}
+
+/// What a violation is about, whatever instance and number it names.
+fn kind_of(violation: &str) -> String {
+    let words = violation.split_whitespace().filter(|word| word.chars().all(char::is_alphabetic));
+    words.take(6).collect::<Vec<_>>().join(" ")
+}
+
+struct Search {
+    best: Plan,
+    kind: String,
+    runs: u32,
+}
+
+impl Search {
+    /// Keeps a smaller plan if it still breaks the same thing, under its own sky or another.
+    fn offer(&mut self, mut plan: Plan) -> bool {
+        let seed = plan.seed;
+        for sky in 0..SKIES {
+            if self.runs >= RUNS_MAX {
+                return false;
+            }
+            plan.seed = seed.wrapping_add(sky.wrapping_mul(0x9E37_79B9));
+            self.runs += 1;
+            if run(&plan).violations.iter().any(|violation| kind_of(violation) == self.kind) {
+                self.best = plan;
+                return true;
+            }
+        }
+        false
+    }
+
+    fn fewer_faults(&mut self) {
+        let mut least = 0;
+        while least < self.best.weather.faults_max {
+            let mut plan = self.best.clone();
+            plan.weather.faults_max = least + (plan.weather.faults_max - least) / 2;
+            let tried = plan.weather.faults_max;
+            if !self.offer(plan) {
+                least = tried + 1;
+            }
+        }
+        let mut chunk = self.best.weather.faults_max.div_ceil(2);
+        while chunk > 0 {
+            for from in (0..self.best.weather.faults_max).step_by(chunk as usize) {
+                let mut plan = self.best.clone();
+                let end = (from + chunk).min(plan.weather.faults_max);
+                let spared_before = plan.weather.spared.len();
+                plan.weather.spared.extend(from..end);
+                if plan.weather.spared.len() > spared_before {
+                    self.offer(plan);
+                }
+            }
+            chunk /= 2;
+        }
+    }
+
+    fn fewer_roots(&mut self) {
+        let mut chunk = self.best.roots.len().div_ceil(2);
+        while chunk > 0 {
+            let mut from = 0;
+            while from < self.best.roots.len() && self.best.roots.len() > 1 {
+                let mut plan = self.best.clone();
+                let end = (from + chunk).min(plan.roots.len());
+                plan.roots.drain(from..end);
+                if plan.roots.is_empty() || !self.offer(plan) {
+                    from += chunk;
+                }
+            }
+            chunk /= 2;
+        }
+    }
+
+    fn fewer_steps(&mut self) {
+        let mut chunk = 8;
+        while chunk > 0 {
+            let mut skipped = 0;
+            loop {
+                let mut plan = self.best.clone();
+                if remove_steps(&mut plan, skipped, chunk) == 0 {
+                    break;
+                }
+                if !self.offer(plan) {
+                    skipped += chunk;
+                }
+            }
+            chunk /= 2;
+        }
+    }
+
+    fn plainer_ends(&mut self) {
+        for index in 0..self.best.roots.len() {
+            let mut plan = self.best.clone();
+            if let Some(root) = plan.roots.get_mut(index)
+                && (root.program.ending != Ending::Complete || root.cancel_after_ms.is_some())
+            {
+                root.program.ending = Ending::Complete;
+                root.cancel_after_ms = None;
+                self.offer(plan);
+            }
+        }
+    }
+}
+
+/// Takes out up to `count` steps after the first `skip`, wherever they are; returns how many.
+fn remove_steps(plan: &mut Plan, skip: usize, count: usize) -> usize {
+    let mut cut = Cut { skip, count, removed: 0 };
+    for root in &mut plan.roots {
+        cut.remove_from(&mut root.program);
+    }
+    cut.removed
+}
+
+struct Cut {
+    skip: usize,
+    count: usize,
+    removed: usize,
+}
+
+impl Cut {
+    fn remove_from(&mut self, program: &mut Program) {
+        program.steps.retain_mut(|step| {
+            if self.skip == 0 && self.removed < self.count {
+                self.removed += 1;
+                return false;
+            }
+            self.skip = self.skip.saturating_sub(1);
+            match &mut step.action {
+                Action::Child { program } | Action::NamedChild { program } | Action::Detached { program } => {
+                    self.remove_from(program);
+                }
+                Action::Children { programs } => {
+                    for program in programs {
+                        self.remove_from(program);
+                    }
+                }
+                _ => {}
+            }
+            true
+        });
+    }
+}

@@ -1,0 +1,79 @@
+//! The clock of one machine of the simulated world.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use everturn::providers::Clock;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::chance::Chance;
+
+/// What the true time of the simulated world begins with, in milliseconds since the epoch.
+const BEGINNING_MS: u64 = 1_800_000_000_000;
+
+/// A clock that follows tokio's paused time, as far off as it was set, with randomness from a seed.
+#[derive(Debug)]
+pub(crate) struct SimClock {
+    origin: Instant,
+    offset_ms: AtomicI64,
+    /// When the clock was set, and what it showed just before.
+    jumps: Mutex<Vec<(Duration, u64)>>,
+    chance: Mutex<Chance>,
+    moved: Arc<Notify>,
+}
+
+impl SimClock {
+    pub(crate) fn new(origin: Instant, offset_ms: i64, chance: Chance) -> Self {
+        Self {
+            origin,
+            offset_ms: AtomicI64::new(offset_ms),
+            jumps: Mutex::default(),
+            chance: Mutex::new(chance),
+            moved: Arc::new(Notify::new()),
+        }
+    }
+
+    /// Sets the wall clock forward or back, as an administrator would.
+    pub(crate) fn jump(&self, by_ms: i64) {
+        let showed = (self.monotonic(), self.wall_ms());
+        self.jumps.lock().unwrap_or_else(PoisonError::into_inner).push(showed);
+        self.offset_ms.fetch_add(by_ms, Ordering::SeqCst);
+        self.moved.notify_waiters();
+    }
+
+    /// How often the clock was set.
+    pub(crate) fn jumps(&self) -> usize {
+        self.jumps.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    /// The latest time the clock has shown since a moment of its monotonic clock.
+    pub(crate) fn latest_ms_since(&self, since: Duration) -> u64 {
+        let jumps = self.jumps.lock().unwrap_or_else(PoisonError::into_inner);
+        let before_jumps = jumps.iter().filter(|(at, _)| *at >= since).map(|(_, showed)| *showed);
+        before_jumps.fold(self.wall_ms(), u64::max)
+    }
+}
+
+impl Clock for SimClock {
+    fn wall_ms(&self) -> u64 {
+        let passed = u64::try_from(self.monotonic().as_millis()).unwrap_or(u64::MAX);
+        (BEGINNING_MS + passed).saturating_add_signed(self.offset_ms.load(Ordering::SeqCst))
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.origin.elapsed()
+    }
+
+    fn random_u128(&self) -> u128 {
+        let mut chance = self.chance.lock().unwrap_or_else(PoisonError::into_inner);
+        (u128::from(chance.next_u64()) << 64) | u128::from(chance.next_u64())
+    }
+
+    fn moved(&self) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        Box::pin(Arc::clone(&self.moved).notified_owned())
+    }
+}

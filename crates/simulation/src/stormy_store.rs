@@ -1,0 +1,500 @@
+//! The store as one process sees it: calls fail, take their time, come late, and kill.
+
+use std::collections::HashMap;
+use std::future::{Future, pending};
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use everturn::providers::{
+    Clock as _, DispatcherCapabilityFilter, ExecutionMetadata, FetchedTurn, InstanceWatch, LockKind,
+    LockRenewal, OrchestrationItem, Provider, ProviderAdmin, ProviderError, ScheduledActivityIdentifier,
+    SessionFetchConfig, TagFilter, TurnCommit, WarmView, WorkItem,
+};
+use everturn::{Event, OrchestrationStatus, SystemStats};
+use tokio::time::{Instant, sleep};
+
+use crate::life::Life;
+use crate::sabotage::Sabotage;
+use crate::scene::Scene;
+use crate::sim_clock::SimClock;
+use crate::weather::{Call, Fault};
+
+/// How much later than its answer a call takes effect, at most.
+const LATE_MS_MAX: u64 = 1_500;
+
+/// Who calls.
+#[derive(Debug, Clone)]
+pub(crate) struct Caller {
+    pub(crate) name: String,
+    /// The clock of its machine, if it is a node: only nodes die.
+    pub(crate) clock: Option<Arc<SimClock>>,
+    /// How long this process stands still when it freezes, and a call when it stalls: longer than its locks last.
+    pub(crate) freeze_ms: u64,
+}
+
+/// The store as one process sees it.
+pub(crate) struct StormyStore {
+    scene: Arc<Scene>,
+    caller: Caller,
+    life: Arc<Life>,
+}
+
+impl StormyStore {
+    pub(crate) fn new(scene: Arc<Scene>, caller: Caller, life: Arc<Life>) -> Self {
+        Self { scene, caller, life }
+    }
+
+    fn inner(&self) -> &dyn Provider {
+        self.scene.store.as_ref()
+    }
+
+    /// Makes a call, with whatever goes wrong around it. `seen` is told of the answer in the moment it is true.
+    async fn call<T>(
+        &self,
+        call: Call,
+        name: &'static str,
+        subject: &str,
+        inner: impl Future<Output = Result<T, ProviderError>>,
+        seen: impl FnOnce(&T),
+    ) -> Result<T, ProviderError> {
+        let fault = self.before(call, name, subject).await?;
+        let answer = inner.await;
+        if let Ok(answer) = &answer {
+            seen(answer);
+        }
+        self.after(fault, name, subject, answer.as_ref().err()).await?;
+        answer
+    }
+
+    /// What happens before a call; the fault that is to follow it, or the error that comes in its place.
+    async fn before(
+        &self,
+        call: Call,
+        name: &'static str,
+        subject: &str,
+    ) -> Result<Option<Fault>, ProviderError> {
+        self.life.go_on().await;
+        let (fault, delay_ms) = {
+            let mut books = self.scene.books();
+            (books.sky.fault_for(call, self.caller.clock.is_some()), books.sky.delay_ms())
+        };
+        if let Some(delay_ms) = delay_ms {
+            take(delay_ms).await;
+            self.life.go_on().await;
+        }
+        match fault {
+            Some(Fault::ErrorBefore) => {
+                self.fault(Fault::ErrorBefore, name, subject);
+                return Err(ProviderError::retryable(name, "injected before the call"));
+            }
+            Some(Fault::CrashBefore) => {
+                self.fault(Fault::CrashBefore, name, subject);
+                self.life.die();
+                return pending().await;
+            }
+            Some(Fault::StallBefore) => {
+                self.fault(Fault::StallBefore, name, subject);
+                sleep(Duration::from_millis(self.caller.freeze_ms)).await;
+                self.life.go_on().await;
+            }
+            Some(Fault::Freeze) => {
+                self.fault(Fault::Freeze, name, subject);
+                self.life.freeze(Instant::now() + Duration::from_millis(self.caller.freeze_ms));
+                self.life.go_on().await;
+            }
+            _ => {}
+        }
+        Ok(fault)
+    }
+
+    /// What happens after a call.
+    async fn after(
+        &self,
+        fault: Option<Fault>,
+        name: &'static str,
+        subject: &str,
+        error: Option<&ProviderError>,
+    ) -> Result<(), ProviderError> {
+        match error {
+            None => self.scene.note(format_args!("{} {name} {subject}", self.caller.name)),
+            Some(error) => self.scene.note(format_args!("{} {name} {subject}: {error}", self.caller.name)),
+        }
+        if fault == Some(Fault::CrashAfter) {
+            self.fault(Fault::CrashAfter, name, subject);
+            self.life.die();
+        }
+        self.life.go_on().await;
+        if fault == Some(Fault::ErrorAfter) && error.is_none() {
+            self.fault(Fault::ErrorAfter, name, subject);
+            return Err(ProviderError::retryable(name, "injected after the call"));
+        }
+        if fault == Some(Fault::StallAfter) {
+            self.fault(Fault::StallAfter, name, subject);
+            sleep(Duration::from_millis(self.caller.freeze_ms)).await;
+            self.life.go_on().await;
+        }
+        let delay_ms = self.scene.books().sky.delay_ms();
+        if let Some(delay_ms) = delay_ms {
+            take(delay_ms).await;
+            self.life.go_on().await;
+        }
+        Ok(())
+    }
+
+    fn fault(&self, fault: Fault, name: &str, subject: &str) {
+        self.scene.fault(fault, format_args!("{} {name} {subject}", self.caller.name));
+    }
+
+    /// Has something take effect later, whatever becomes of this process; the caller hears of an error.
+    fn send_late<T>(
+        &self,
+        name: &'static str,
+        subject: &str,
+        effect: impl Future<Output = Result<(), ProviderError>> + Send + 'static,
+    ) -> Result<T, ProviderError> {
+        self.fault(Fault::Late, name, subject);
+        let (scene, subject) = (Arc::clone(&self.scene), subject.to_owned());
+        let (under_way, wait) = (scene.begin(), scene.some_ms(0, LATE_MS_MAX));
+        tokio::spawn(async move {
+            sleep(wait).await;
+            let answer = effect.await;
+            scene.note(format_args!("late {name} {subject}: {answer:?}"));
+            drop(under_way);
+        });
+        Err(ProviderError::retryable(name, "injected: no answer"))
+    }
+}
+
+/// Lets time pass; none of it is at least everybody else's turn.
+async fn take(delay_ms: u64) {
+    match delay_ms {
+        0 => tokio::task::yield_now().await,
+        _ => sleep(Duration::from_millis(delay_ms)).await,
+    }
+}
+
+async fn commit(scene: Arc<Scene>, commit: TurnCommit) -> Result<(), ProviderError> {
+    if scene.is_spoilt(Sabotage::RunsAhead) {
+        for item in commit.worker_items.clone() {
+            scene.store.enqueue_for_worker(item).await?;
+        }
+        return Err(ProviderError::retryable("commit_turn", "sabotaged"));
+    }
+    let arriving = scene.arriving(commit.clone());
+    let answer = scene.store.commit_turn(&arriving).await;
+    if answer.is_ok() {
+        scene.committed(&commit);
+    }
+    answer
+}
+
+async fn ack(scene: Arc<Scene>, token: String, completion: Option<WorkItem>) -> Result<(), ProviderError> {
+    let mut arriving = completion.clone();
+    if scene.is_spoilt(Sabotage::ChangesOutcomes)
+        && let Some(WorkItem::ActivityCompleted { result, .. }) = &mut arriving
+    {
+        result.push('!');
+    }
+    let answer = scene.store.ack_work_item(&token, arriving).await;
+    if answer.is_ok() {
+        let moment = scene.moment();
+        scene.books().observer.work_acked(&token, completion.as_ref(), moment);
+    }
+    answer
+}
+
+async fn enqueue(scene: Arc<Scene>, item: WorkItem, delay: Option<Duration>) -> Result<(), ProviderError> {
+    if scene.is_spoilt(Sabotage::LosesMessages) {
+        return Ok(());
+    }
+    scene.store.enqueue_for_orchestrator(item, delay).await
+}
+
+#[async_trait]
+impl Provider for StormyStore {
+    fn name(&self) -> &str {
+        "stormy"
+    }
+
+    async fn fetch_orchestration_item(
+        &self,
+        lock_timeout: Duration,
+        poll_timeout: Duration,
+        filter: Option<&DispatcherCapabilityFilter>,
+    ) -> Result<Option<(OrchestrationItem, String, u32)>, ProviderError> {
+        self.inner().fetch_orchestration_item(lock_timeout, poll_timeout, filter).await
+    }
+
+    async fn ack_orchestration_item(
+        &self,
+        lock_token: &str,
+        execution_id: u64,
+        history_delta: Vec<Event>,
+        worker_items: Vec<WorkItem>,
+        orchestrator_items: Vec<WorkItem>,
+        metadata: ExecutionMetadata,
+        cancelled_activities: Vec<ScheduledActivityIdentifier>,
+    ) -> Result<(), ProviderError> {
+        self.inner()
+            .ack_orchestration_item(
+                lock_token,
+                execution_id,
+                history_delta,
+                worker_items,
+                orchestrator_items,
+                metadata,
+                cancelled_activities,
+            )
+            .await
+    }
+
+    async fn abandon_orchestration_item(
+        &self,
+        token: &str,
+        delay: Option<Duration>,
+        ignore_attempt: bool,
+    ) -> Result<(), ProviderError> {
+        let inner = self.inner().abandon_orchestration_item(token, delay, ignore_attempt);
+        let seen = |(): &()| {
+            let moment = self.scene.moment();
+            self.scene.books().observer.abandoned(token, moment);
+        };
+        self.call(Call::Write, "abandon_orchestration_item", token, inner, seen).await
+    }
+
+    async fn read(&self, instance: &str) -> Result<Vec<Event>, ProviderError> {
+        self.call(Call::Read, "read", instance, self.inner().read(instance), |_| {}).await
+    }
+
+    async fn read_with_execution(
+        &self,
+        instance: &str,
+        execution_id: u64,
+    ) -> Result<Vec<Event>, ProviderError> {
+        let inner = self.inner().read_with_execution(instance, execution_id);
+        self.call(Call::Read, "read_with_execution", instance, inner, |_| {}).await
+    }
+
+    async fn append_with_execution(
+        &self,
+        instance: &str,
+        execution_id: u64,
+        new_events: Vec<Event>,
+    ) -> Result<(), ProviderError> {
+        self.inner().append_with_execution(instance, execution_id, new_events).await
+    }
+
+    async fn enqueue_for_worker(&self, item: WorkItem) -> Result<(), ProviderError> {
+        self.inner().enqueue_for_worker(item).await
+    }
+
+    async fn fetch_work_item(
+        &self,
+        lock_timeout: Duration,
+        poll_timeout: Duration,
+        session: Option<&SessionFetchConfig>,
+        tag_filter: &TagFilter,
+    ) -> Result<Option<(WorkItem, String, u32)>, ProviderError> {
+        const NAME: &str = "fetch_work_item";
+        let fault = self.before(Call::Write, NAME, "").await?;
+        let fetch = self.inner().fetch_work_item(lock_timeout, poll_timeout, session, tag_filter);
+        let fetched = self.life.waiting(fetch).await?;
+        let Some((item, token, _)) = &fetched else { return Ok(None) };
+        let moment = self.scene.moment();
+        self.scene.books().observer.work_fetched(item, token, lock_timeout, moment);
+        let subject = match item {
+            WorkItem::ActivityExecute { instance, execution_id, id, .. } => {
+                format!("{instance} x{execution_id} #{id} {token}")
+            }
+            _ => token.clone(),
+        };
+        self.after(fault, NAME, &subject, None).await?;
+        Ok(fetched)
+    }
+
+    async fn ack_work_item(&self, token: &str, completion: Option<WorkItem>) -> Result<(), ProviderError> {
+        const NAME: &str = "ack_work_item";
+        let fault = self.before(Call::Sent, NAME, token).await?;
+        let effect = ack(Arc::clone(&self.scene), token.to_owned(), completion);
+        if fault == Some(Fault::Late) {
+            return self.send_late(NAME, token, effect);
+        }
+        let answer = effect.await;
+        self.after(fault, NAME, token, answer.as_ref().err()).await?;
+        answer
+    }
+
+    async fn renew_work_item_lock(&self, token: &str, extend_for: Duration) -> Result<(), ProviderError> {
+        let renewal = LockRenewal { kind: LockKind::WorkItem, token: token.to_owned(), extend_for };
+        self.renew_locks(&[renewal]).await.pop().unwrap_or(Ok(()))
+    }
+
+    async fn renew_session_lock(
+        &self,
+        owner_ids: &[&str],
+        extend_for: Duration,
+        idle_timeout: Duration,
+    ) -> Result<usize, ProviderError> {
+        let inner = self.inner().renew_session_lock(owner_ids, extend_for, idle_timeout);
+        self.call(Call::Write, "renew_session_lock", "", inner, |_| {}).await
+    }
+
+    async fn cleanup_orphaned_sessions(&self, idle_timeout: Duration) -> Result<usize, ProviderError> {
+        let inner = self.inner().cleanup_orphaned_sessions(idle_timeout);
+        self.call(Call::Write, "cleanup_orphaned_sessions", "", inner, |_| {}).await
+    }
+
+    async fn abandon_work_item(
+        &self,
+        token: &str,
+        delay: Option<Duration>,
+        ignore_attempt: bool,
+    ) -> Result<(), ProviderError> {
+        let inner = self.inner().abandon_work_item(token, delay, ignore_attempt);
+        let seen = |(): &()| {
+            let moment = self.scene.moment();
+            self.scene.books().observer.abandoned(token, moment);
+        };
+        self.call(Call::Write, "abandon_work_item", token, inner, seen).await
+    }
+
+    async fn renew_orchestration_item_lock(
+        &self,
+        token: &str,
+        extend_for: Duration,
+    ) -> Result<(), ProviderError> {
+        let renewal = LockRenewal { kind: LockKind::Orchestration, token: token.to_owned(), extend_for };
+        self.renew_locks(&[renewal]).await.pop().unwrap_or(Ok(()))
+    }
+
+    async fn enqueue_for_orchestrator(
+        &self,
+        item: WorkItem,
+        delay: Option<Duration>,
+    ) -> Result<(), ProviderError> {
+        const NAME: &str = "enqueue_for_orchestrator";
+        let subject = format!("{} {}", everturn::runtime::kind_of(&item), item.instance());
+        let fault = self.before(Call::Sent, NAME, &subject).await?;
+        let effect = enqueue(Arc::clone(&self.scene), item, delay);
+        if fault == Some(Fault::Late) {
+            return self.send_late(NAME, &subject, effect);
+        }
+        let answer = effect.await;
+        self.after(fault, NAME, &subject, answer.as_ref().err()).await?;
+        answer
+    }
+
+    fn as_management_capability(&self) -> Option<&dyn ProviderAdmin> {
+        self.inner().as_management_capability()
+    }
+
+    async fn get_custom_status(
+        &self,
+        instance: &str,
+        last_seen_version: u64,
+    ) -> Result<Option<(Option<String>, u64)>, ProviderError> {
+        let inner = self.inner().get_custom_status(instance, last_seen_version);
+        self.call(Call::Read, "get_custom_status", instance, inner, |_| {}).await
+    }
+
+    async fn get_kv_value(&self, instance: &str, key: &str) -> Result<Option<String>, ProviderError> {
+        let inner = self.inner().get_kv_value(instance, key);
+        self.call(Call::Read, "get_kv_value", instance, inner, |_| {}).await
+    }
+
+    async fn get_kv_all_values(&self, instance: &str) -> Result<HashMap<String, String>, ProviderError> {
+        let inner = self.inner().get_kv_all_values(instance);
+        self.call(Call::Read, "get_kv_all_values", instance, inner, |_| {}).await
+    }
+
+    async fn get_instance_stats(&self, instance: &str) -> Result<Option<SystemStats>, ProviderError> {
+        let inner = self.inner().get_instance_stats(instance);
+        self.call(Call::Read, "get_instance_stats", instance, inner, |_| {}).await
+    }
+
+    fn payload_bytes_max(&self) -> usize {
+        self.inner().payload_bytes_max()
+    }
+
+    fn now_ms(&self) -> u64 {
+        match &self.caller.clock {
+            Some(clock) if self.scene.is_spoilt(Sabotage::TellsNodeTime) => clock.wall_ms(),
+            _ => self.inner().now_ms(),
+        }
+    }
+
+    async fn fetch_turn(
+        &self,
+        lock_timeout: Duration,
+        poll_timeout: Duration,
+        filter: Option<&DispatcherCapabilityFilter>,
+        warm: Arc<dyn WarmView>,
+    ) -> Result<Option<FetchedTurn>, ProviderError> {
+        const NAME: &str = "fetch_turn";
+        let fault = self.before(Call::FetchTurn, NAME, "").await?;
+        let fetch = self.inner().fetch_turn(lock_timeout, poll_timeout, filter, warm);
+        let fetched = self.life.waiting(fetch).await?;
+        let Some(turn) = &fetched else { return Ok(None) };
+        let (moment, token) = (self.scene.moment(), turn.lock_token.as_str());
+        self.scene.books().observer.turn_fetched(turn, lock_timeout, moment, &self.scene.store_clock);
+        let heat = if turn.warm.is_some() { "warm" } else { "cold" };
+        let (instance, messages) = (&turn.item.instance, turn.item.messages.len());
+        let subject = format!("{instance} x{} {heat} {messages} messages {token}", turn.item.execution_id);
+        if fault == Some(Fault::LostBatch) && turn.warm.is_some() {
+            self.fault(Fault::LostBatch, NAME, &subject);
+            if self.inner().abandon_orchestration_item(token, None, true).await.is_ok() {
+                self.scene.books().observer.abandoned(token, moment);
+            }
+        }
+        self.after(fault, NAME, &subject, None).await?;
+        Ok(fetched)
+    }
+
+    async fn commit_turn(&self, turn: &TurnCommit) -> Result<(), ProviderError> {
+        const NAME: &str = "commit_turn";
+        let last = turn.history_delta.last().map_or(0, Event::event_id);
+        let subject = format!("{} x{} up to {last}", turn.lock_token, turn.execution_id);
+        let fault = self.before(Call::Sent, NAME, &subject).await?;
+        let effect = commit(Arc::clone(&self.scene), turn.clone());
+        if fault == Some(Fault::Late) {
+            return self.send_late(NAME, &subject, effect);
+        }
+        let answer = effect.await;
+        self.after(fault, NAME, &subject, answer.as_ref().err()).await?;
+        answer
+    }
+
+    async fn renew_locks(&self, renewals: &[LockRenewal]) -> Vec<Result<(), ProviderError>> {
+        const NAME: &str = "renew_locks";
+        let failed = |error: ProviderError| renewals.iter().map(|_| Err(error.clone())).collect();
+        let fault = match self.before(Call::Write, NAME, "").await {
+            Ok(fault) => fault,
+            Err(error) => return failed(error),
+        };
+        let answers = self.inner().renew_locks(renewals).await;
+        let renewed: Vec<bool> = answers.iter().map(Result::is_ok).collect();
+        let moment = self.scene.moment();
+        self.scene.books().observer.renewed(renewals, &renewed, moment);
+        match self.after(fault, NAME, &format!("{renewed:?}"), None).await {
+            Ok(()) => answers,
+            Err(error) => failed(error),
+        }
+    }
+
+    async fn read_status(&self, instance: &str) -> Result<OrchestrationStatus, ProviderError> {
+        self.call(Call::Read, "read_status", instance, self.inner().read_status(instance), |_| {}).await
+    }
+
+    fn watch_instance(&self, instance: &str) -> InstanceWatch {
+        self.inner().watch_instance(instance)
+    }
+
+    async fn read_orchestration_name(
+        &self,
+        instance: &str,
+    ) -> Result<Option<(String, String)>, ProviderError> {
+        let inner = self.inner().read_orchestration_name(instance);
+        self.call(Call::Read, "read_orchestration_name", instance, inner, |_| {}).await
+    }
+}

@@ -1,0 +1,171 @@
+//! What goes wrong, how often, and what of it took effect.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::chance::Chance;
+
+/// One kind of bad luck.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fault {
+    /// A call fails and nothing was done.
+    ErrorBefore,
+    /// A call took effect, but the caller hears of an error.
+    ErrorAfter,
+    /// A call fails, and takes effect a while later.
+    Late,
+    /// The batch in which an instance was handed out is lost: the holder does not know that its lock is void.
+    LostBatch,
+    /// A node dies just before a call.
+    CrashBefore,
+    /// A node dies just after a call, before it hears of it.
+    CrashAfter,
+    /// A call begins so late that the lock it relies on may have ended, while its node goes on.
+    StallBefore,
+    /// The answer of a call comes so late that the lock it speaks of may have ended, while its node goes on.
+    StallAfter,
+    /// A node stands still for longer than its locks last, and then goes on.
+    Freeze,
+    /// A node is stopped in order and started again.
+    Restart,
+    /// The wall clock of a node is set.
+    NodeClock,
+    /// The wall clock of the store is set.
+    StoreClock,
+}
+
+/// All kinds of fault, to be gone through.
+pub(crate) const FAULTS: [Fault; 12] = [
+    Fault::ErrorBefore,
+    Fault::ErrorAfter,
+    Fault::Late,
+    Fault::LostBatch,
+    Fault::CrashBefore,
+    Fault::CrashAfter,
+    Fault::StallBefore,
+    Fault::StallAfter,
+    Fault::Freeze,
+    Fault::Restart,
+    Fault::NodeClock,
+    Fault::StoreClock,
+];
+
+/// How likely each fault is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Weather {
+    /// Of a hundred thousand calls (for restarts and clocks: of a thousand tenths of a second) so many.
+    pub rates: BTreeMap<Fault, u64>,
+    /// No more faults than this altogether.
+    pub faults_max: u64,
+    /// These of them, counted from 0, do not happen after all.
+    pub spared: BTreeSet<u64>,
+    /// How far clocks are set, at most.
+    pub clock_jump_ms_max: u64,
+    /// Of a hundred calls so many take a moment.
+    pub slow_calls: u64,
+}
+
+/// What a call of the store allows to go wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Call {
+    /// It changes nothing.
+    Read,
+    /// It changes something.
+    Write,
+    /// It changes something, and could be under way for a while.
+    Sent,
+    /// It hands out an instance.
+    FetchTurn,
+}
+
+impl Call {
+    fn allows(self, fault: Fault) -> bool {
+        match fault {
+            Fault::ErrorBefore | Fault::ErrorAfter | Fault::CrashBefore | Fault::Freeze => true,
+            Fault::CrashAfter | Fault::StallBefore | Fault::StallAfter => self != Self::Read,
+            Fault::Late => self == Self::Sent,
+            Fault::LostBatch => self == Self::FetchTurn,
+            Fault::Restart | Fault::NodeClock | Fault::StoreClock => false,
+        }
+    }
+}
+
+/// The weather as it happens.
+#[derive(Debug)]
+pub(crate) struct Sky {
+    weather: Weather,
+    chance: Chance,
+    drawn: u64,
+    calm: bool,
+    took_effect: BTreeMap<Fault, u64>,
+}
+
+impl Sky {
+    pub(crate) fn new(weather: Weather, chance: Chance) -> Self {
+        Self { weather, chance, drawn: 0, calm: false, took_effect: BTreeMap::new() }
+    }
+
+    pub(crate) fn chance(&mut self) -> &mut Chance {
+        &mut self.chance
+    }
+
+    pub(crate) fn clock_jump_ms_max(&self) -> u64 {
+        self.weather.clock_jump_ms_max
+    }
+
+    /// From now on nothing goes wrong.
+    pub(crate) fn calm_down(&mut self) {
+        self.calm = true;
+    }
+
+    pub(crate) fn is_calm(&self) -> bool {
+        self.calm || self.drawn >= self.weather.faults_max
+    }
+
+    /// What is to go wrong with a call. Clients neither die nor stand still nor wait.
+    pub(crate) fn fault_for(&mut self, call: Call, of_a_node: bool) -> Option<Fault> {
+        let of_nodes_only =
+            |fault| !matches!(fault, Fault::ErrorBefore | Fault::ErrorAfter | Fault::Late | Fault::LostBatch);
+        let mut drawn = self.chance.below(100_000);
+        for (fault, rate) in &self.weather.rates {
+            if !call.allows(*fault) || (of_nodes_only(*fault) && !of_a_node) {
+                continue;
+            }
+            if drawn < *rate {
+                return self.draw(*fault);
+            }
+            drawn -= *rate;
+        }
+        None
+    }
+
+    /// Whether this fault, which no call brings about, is to happen in this tenth of a second.
+    pub(crate) fn happens(&mut self, fault: Fault) -> bool {
+        let drawn = self.chance.below(1_000);
+        self.weather.rates.get(&fault).is_some_and(|rate| drawn < *rate) && self.draw(fault).is_some()
+    }
+
+    fn draw(&mut self, fault: Fault) -> Option<Fault> {
+        if self.is_calm() {
+            return None;
+        }
+        let number = self.drawn;
+        self.drawn += 1;
+        (!self.weather.spared.contains(&number)).then_some(fault)
+    }
+
+    /// How long a call takes, if it takes any time.
+    pub(crate) fn delay_ms(&mut self) -> Option<u64> {
+        let slow = self.chance.below(100) < self.weather.slow_calls;
+        let ms = self.chance.pick([0, 0, 0, 1, 1, 3, 10, 40]);
+        slow.then_some(ms)
+    }
+
+    /// Notes that a fault was not only drawn but made a difference.
+    pub(crate) fn took_effect(&mut self, fault: Fault) {
+        *self.took_effect.entry(fault).or_default() += 1;
+    }
+
+    pub(crate) fn effects(&self) -> &BTreeMap<Fault, u64> {
+        &self.took_effect
+    }
+}

@@ -1,0 +1,232 @@
+//! One world, from its beginning to the last check.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{Notify, mpsc};
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use crate::chance::Chance;
+use crate::checks;
+use crate::counts::Counts;
+use crate::interpreter::FAR;
+use crate::model::{Expectations, expect};
+use crate::node::Machine;
+use crate::outside::Outside;
+use crate::plan::Plan;
+use crate::scene::Scene;
+use crate::sim_clock::SimClock;
+use crate::weather::{Fault, Sky};
+
+/// When the weather calms down, if it has not before.
+const CALM_AFTER: Duration = Duration::from_secs(90);
+/// How long everything may take to end after that: a few locks have to run out, and each instance has a few more steps.
+const END_WITHIN: Duration = Duration::from_secs(120);
+/// How long the queues may take to run empty.
+const DRAIN_WITHIN: Duration = Duration::from_secs(30);
+/// How often clocks and restarts are thought of.
+const CHAOS_EVERY: Duration = Duration::from_millis(100);
+
+/// What became of a world.
+#[derive(Debug)]
+pub struct Outcome {
+    /// Everything that was broken; nothing in a good world.
+    pub violations: Vec<String>,
+    /// How much happened.
+    pub counts: Counts,
+    /// The faults that took effect, one a line.
+    pub faults: String,
+    /// How long it took, in the world's own time, until the last instance had ended.
+    pub took: Duration,
+}
+
+/// Lives through a plan, on a clock of its own.
+///
+/// ```
+/// use everturn_simulation::{Plan, Theme, run};
+///
+/// let outcome = run(&Plan::new(Theme::Storms, 42));
+/// assert!(outcome.violations.is_empty(), "{:#?}", outcome.violations);
+/// ```
+pub fn run(plan: &Plan) -> Outcome {
+    run_world(plan, false).0
+}
+
+/// The same, and writes everything down: every call and every fault, one a line, and what is stored in the end.
+pub fn run_traced(plan: &Plan) -> (Outcome, String) {
+    run_world(plan, true)
+}
+
+fn run_world(plan: &Plan, is_traced: bool) -> (Outcome, String) {
+    let world = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+    match world {
+        Ok(world) => world.block_on(live(plan, is_traced)),
+        Err(error) => {
+            let violations = vec![format!("no world could be made: {error}")];
+            let (counts, faults, took) = (Counts::default(), String::new(), Duration::ZERO);
+            (Outcome { violations, counts, faults, took }, String::new())
+        }
+    }
+}
+
+async fn live(plan: &Plan, is_traced: bool) -> (Outcome, String) {
+    let origin = Instant::now();
+    let clock = |skew_ms, who: &str| Arc::new(SimClock::new(origin, skew_ms, Chance::of(plan.seed, who)));
+    let sky = Sky::new(plan.weather.clone(), Chance::of(plan.seed, "sky"));
+    let (errands, errands_to_run) = mpsc::unbounded_channel();
+    let scene = Arc::new(Scene::new(origin, is_traced, plan.sabotage, clock(0, "store"), sky, errands));
+    let mut expectations = Expectations::new();
+    for root in plan.roots.iter().filter(|root| root.cancel_after_ms.is_none()) {
+        expect(&mut expectations, &root.id, &root.program);
+    }
+    let outside = Outside::new(Arc::clone(&scene));
+    tokio::spawn(outside.clone().run_errands(errands_to_run));
+
+    let stop = CancellationToken::new();
+    let mut machines = Vec::new();
+    let mut controls = Vec::new();
+    for (index, node) in plan.nodes.iter().enumerate() {
+        let (clock, restart) = (clock(node.skew_ms, &format!("node {index}")), Arc::new(Notify::new()));
+        controls.push((Arc::clone(&clock), Arc::clone(&restart)));
+        let machine = Machine { scene: Arc::clone(&scene), index, plan: node.clone(), clock, restart };
+        machines.push(tokio::spawn(machine.run(stop.clone())));
+    }
+    for root in &plan.roots {
+        outside.drive(root.clone());
+    }
+    let chaos = tokio::spawn(chaos(Arc::clone(&scene), controls));
+    let all_ended = end(&scene, &expectations).await;
+    chaos.abort();
+    if all_ended {
+        drain(&scene).await;
+    }
+    stop.cancel();
+    for machine in machines {
+        if let Err(error) = machine.await {
+            scene.violated(format!("a node panicked: {error}"));
+        }
+    }
+    checks::check(&scene, &expectations, &outside.take_told()).await;
+    (outcome(plan, &scene, &expectations), if is_traced { trace(&scene) } else { String::new() })
+}
+
+/// Waits until everything has ended: calmly at last, so that it must.
+async fn end(scene: &Scene, expectations: &Expectations) -> bool {
+    let all_ended = async {
+        loop {
+            let changed = scene.changed.notified();
+            if scene.under_way() == 0 {
+                let books = scene.books();
+                let mut known = books.observer.started.iter().chain(expectations.keys());
+                if known.all(|instance| books.observer.ended.contains(instance)) {
+                    return;
+                }
+            }
+            changed.await;
+        }
+    };
+    tokio::pin!(all_ended);
+    if timeout(CALM_AFTER, &mut all_ended).await.is_ok() {
+        return true;
+    }
+    scene.books().sky.calm_down();
+    scene.note(format_args!("calm"));
+    timeout(END_WITHIN, all_ended).await.is_ok()
+}
+
+/// Lets the last timers come due, and waits until the queues are empty.
+async fn drain(scene: &Scene) {
+    scene.books().sky.calm_down();
+    scene.store_clock.jump(2 * FAR.as_millis() as i64);
+    let deadline = Instant::now() + DRAIN_WITHIN;
+    while Instant::now() < deadline {
+        let instances: Vec<String> = scene.books().observer.started.iter().cloned().collect();
+        let is_left = |instance: &String| {
+            !scene.store.message_attempts(instance).is_empty()
+                || !scene.store.work_item_attempts(instance).is_empty()
+        };
+        if !instances.iter().any(is_left) {
+            return;
+        }
+        sleep(Duration::from_millis(200)).await;
+    }
+}
+
+/// Sets clocks and restarts nodes.
+async fn chaos(scene: Arc<Scene>, controls: Vec<(Arc<SimClock>, Arc<Notify>)>) {
+    loop {
+        sleep(CHAOS_EVERY).await;
+        for (index, (clock, restart)) in controls.iter().enumerate() {
+            let (restarts, jumps) = {
+                let mut books = scene.books();
+                (books.sky.happens(Fault::Restart), books.sky.happens(Fault::NodeClock))
+            };
+            if restarts {
+                scene.fault(Fault::Restart, format_args!("node {index}"));
+                restart.notify_one();
+            }
+            if jumps {
+                let by_ms = jump_ms(&scene);
+                scene.fault(Fault::NodeClock, format_args!("node {index} by {by_ms} ms"));
+                clock.jump(by_ms);
+            }
+        }
+        let jumps = scene.books().sky.happens(Fault::StoreClock);
+        if jumps {
+            let by_ms = jump_ms(&scene);
+            scene.fault(Fault::StoreClock, format_args!("the store by {by_ms} ms"));
+            scene.store_clock.jump(by_ms);
+            if by_ms < 0 {
+                // Timers may now wait for as long as the clock went back; nobody wants to wait for that.
+                sleep(scene.some_ms(100, 3_000)).await;
+                scene.note(format_args!("the store's clock goes forth again"));
+                scene.store_clock.jump(-by_ms);
+            }
+        }
+    }
+}
+
+/// How far a clock is set: often little, sometimes as far as can be.
+fn jump_ms(scene: &Scene) -> i64 {
+    let mut books = scene.books();
+    let most = books.sky.clock_jump_ms_max();
+    let chance = books.sky.chance();
+    let most = if chance.one_in(2) { most } else { most.min(5_000) };
+    let by_ms = chance.between(1, most).cast_signed();
+    if chance.one_in(2) { by_ms } else { -by_ms }
+}
+
+fn outcome(plan: &Plan, scene: &Scene, expectations: &Expectations) -> Outcome {
+    let books = scene.books();
+    let observer = &books.observer;
+    let roots = plan.roots.iter().map(|root| &root.id);
+    let instances: BTreeSet<&String> = roots.chain(expectations.keys()).chain(&observer.started).collect();
+    let counts = Counts {
+        seeds: 1,
+        nodes: plan.nodes.len() as u64,
+        instances: instances.len() as u64,
+        instances_ended: instances.iter().filter(|i| observer.ended.contains(**i)).count() as u64,
+        turns: observer.turns,
+        activity_runs: observer.activity_runs,
+        actions: plan.roots.iter().map(|root| root.program.steps_in_all() as u64).sum(),
+        faults: books.sky.effects().clone(),
+    };
+    Outcome {
+        violations: observer.violations.clone(),
+        counts,
+        faults: books.faults.clone(),
+        took: observer.last_end,
+    }
+}
+
+fn trace(scene: &Scene) -> String {
+    let mut trace = scene.take_trace();
+    for event in scene.books().observer.histories.values().flatten() {
+        // Writing into a text cannot fail.
+        let _ = writeln!(trace, "{event:?}");
+    }
+    trace
+}

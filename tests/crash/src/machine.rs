@@ -1,0 +1,328 @@
+//! A machine with a disk: it is switched on, works, and goes dark.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use everturn::providers::{Clock, SystemClock};
+use everturn::runtime::{Runtime, ShadowReplay};
+use everturn::{Client, RuntimeOptions};
+use everturn_sqlite::{SqliteOptions, SqliteProvider, Synchronous};
+use rusqlite::{Connection, OpenFlags};
+use tokio::task::JoinSet;
+
+use crate::chance::Chance;
+use crate::disk::Disk;
+use crate::ledger::Ledger;
+use crate::load::{activities, see_through};
+use crate::plan::orchestrations;
+use crate::sim_time::SimTime;
+use crate::vfs::Vfs;
+
+/// When the first life of a machine begins, in milliseconds since the epoch.
+const BEGINNING_MS: u64 = 1_800_000_000_000;
+/// How long a load may take, in the machine's own time, once nothing goes wrong any more.
+const PATIENCE: Duration = Duration::from_secs(900);
+/// The same on a real clock.
+const REAL_PATIENCE: Duration = Duration::from_secs(60);
+/// How long the queues are given to run empty when all instances have ended.
+const AFTERMATH_MAX: Duration = Duration::from_secs(60);
+
+/// A machine with a disk, and the outside world's ledger of what it said.
+pub struct Machine {
+    /// Its disk.
+    pub disk: Arc<Disk>,
+    /// What the outside world knows.
+    pub ledger: Arc<Ledger>,
+    /// How it is set up, the same in all its lives.
+    pub setup: Setup,
+    /// At which call after the runtime's start the power fails, in its next life.
+    pub cut_at_work: Option<u64>,
+    vfs: Vfs,
+    database: PathBuf,
+    chance: Chance,
+    now_ms: u64,
+    commits: AtomicU64,
+}
+
+/// How the machine works.
+#[derive(Debug, Clone)]
+pub struct Setup {
+    /// How many processes share the file, each with its own provider and runtime.
+    pub nodes: usize,
+    /// When a commit counts as done.
+    pub synchronous: Synchronous,
+    /// How many operations share a commit.
+    pub batch_operations_max: usize,
+    /// How many instances stay in memory.
+    pub warm_instances_max: usize,
+    /// Whether turns that began in memory are compared with a replay.
+    pub shadow_replay: ShadowReplay,
+    /// How long locks last.
+    pub lock_timeout: Duration,
+    /// Whether the writers are threads, and time is real: as in production, and never twice the same.
+    pub threads: bool,
+    /// How often the log is moved into the file: once in so many milliseconds; never if 0.
+    pub checkpoint_every_ms: u64,
+}
+
+impl Setup {
+    /// A set-up by chance.
+    pub fn draw(chance: &mut Chance) -> Self {
+        Self {
+            nodes: 1 + usize::from(chance.percent(30)),
+            synchronous: Synchronous::Full,
+            batch_operations_max: if chance.percent(30) { 1 } else { 512 },
+            warm_instances_max: [0, 2, 1_000][chance.index(3)],
+            shadow_replay: if chance.percent(20) { ShadowReplay::Always } else { ShadowReplay::Off },
+            lock_timeout: Duration::from_millis([200, 1_000, 5_000][chance.index(3)]),
+            threads: false,
+            checkpoint_every_ms: [0, 5, 20][chance.index(3)],
+        }
+    }
+}
+
+/// How a life of the machine ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum End {
+    /// The power failed; `at_work` says that the runtime had started.
+    Dark {
+        /// Whether the runtime was at work.
+        at_work: bool,
+    },
+    /// The database could not be opened.
+    NotOpened(String),
+    /// Every instance ended, and everything was closed.
+    Finished,
+    /// Instances did not end.
+    Stuck(Vec<String>),
+}
+
+impl Machine {
+    /// A machine with this disk, on which `ledger`'s instances will run. `database` names the file: only the lock beside
+    /// it is on a real disk.
+    pub fn new(disk: Arc<Disk>, database: PathBuf, ledger: Ledger, setup: Setup, chance: Chance) -> Self {
+        let vfs = Vfs::register(Arc::clone(&disk), chance.branch(1).next_u64());
+        Self {
+            disk,
+            ledger: Arc::new(ledger),
+            setup,
+            cut_at_work: None,
+            vfs,
+            database,
+            chance,
+            now_ms: BEGINNING_MS,
+            commits: AtomicU64::new(0),
+        }
+    }
+
+    /// Switches the machine on and lets it work until everything is done, or nothing works any more. `meanwhile` runs
+    /// beside the load.
+    pub fn live<F: Future<Output = ()>>(&mut self, meanwhile: impl FnOnce(Arc<Disk>) -> F) -> End {
+        let runtime = if self.setup.threads {
+            tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build()
+        } else {
+            tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()
+        };
+        let runtime = runtime.unwrap();
+        let began_ms = self.now_ms;
+        let chance = self.chance.branch(began_ms);
+        let (end, now_ms) = runtime.block_on(async {
+            let clock: Arc<dyn Clock> = if self.setup.threads {
+                Arc::new(SystemClock::new())
+            } else {
+                Arc::new(SimTime::new(began_ms, chance))
+            };
+            let meanwhile = meanwhile(Arc::clone(&self.disk));
+            let life = self.work(clock.clone());
+            let both = async {
+                tokio::pin!(meanwhile);
+                tokio::pin!(life);
+                tokio::select! {
+                    biased;
+                    end = &mut life => return end,
+                    () = &mut meanwhile => {}
+                }
+                life.await
+            };
+            (both.await, clock.wall_ms())
+        });
+        // Whatever still runs dies here, between any two of its steps.
+        drop(runtime);
+        self.cut_at_work = None;
+        self.now_ms = now_ms + 1 + self.chance.below(3_000);
+        assert_eq!(self.vfs.open_files(), 0, "the machine is off, and somebody has a file open");
+        end
+    }
+
+    async fn work(&self, clock: Arc<dyn Clock>) -> End {
+        let mut nodes = Vec::new();
+        let end = self.work_with(&mut nodes, clock).await;
+        if self.setup.threads {
+            // A thread cannot be dropped: what it has in hand comes to nothing, and it ends.
+            for node in &nodes {
+                node.close().await;
+            }
+        }
+        end
+    }
+
+    async fn work_with(&self, nodes: &mut Vec<Arc<SqliteProvider>>, clock: Arc<dyn Clock>) -> End {
+        for _ in 0..self.setup.nodes {
+            match self.open(clock.clone()).await {
+                Ok(provider) => nodes.push(provider),
+                Err(_) if self.disk.is_dark() => return End::Dark { at_work: false },
+                Err(error) => return End::NotOpened(error.to_string()),
+            }
+        }
+        let mut runtimes = Vec::new();
+        for provider in nodes.iter() {
+            runtimes.push(self.start(Arc::clone(provider), clock.clone()).await);
+        }
+        if let Some(calls) = self.cut_at_work {
+            self.disk.cut_power_after(calls);
+        }
+        let mut clients = JoinSet::new();
+        let end = tokio::select! {
+            biased;
+            () = self.disk.darkness() => End::Dark { at_work: true },
+            () = self.checkpoints(nodes) => unreachable!("checkpoints go on for ever"),
+            end = self.all_seen_through(nodes, &mut clients) => end,
+        };
+        clients.shutdown().await;
+        let commits: u64 = nodes.iter().map(|node| node.commit_count()).sum();
+        self.commits.fetch_add(commits, Ordering::Relaxed);
+        if matches!(end, End::Dark { .. }) {
+            return end;
+        }
+        let closing = async {
+            self.aftermath().await;
+            for runtime in runtimes {
+                runtime.shutdown(None).await;
+            }
+            for provider in nodes.iter() {
+                provider.close().await;
+            }
+        };
+        tokio::select! {
+            biased;
+            () = self.disk.darkness() => End::Dark { at_work: true },
+            () = closing => end,
+        }
+    }
+
+    async fn open(&self, clock: Arc<dyn Clock>) -> Result<Arc<SqliteProvider>, everturn_sqlite::SqliteError> {
+        let options = SqliteOptions {
+            synchronous: self.setup.synchronous,
+            clock,
+            batch_operations_max: self.setup.batch_operations_max,
+            vfs: Some(self.vfs.name().to_owned()),
+            writer_in_task: !self.setup.threads,
+            ..SqliteOptions::default()
+        };
+        let url = format!("sqlite:{}", self.database.display());
+        SqliteProvider::new(&url, Some(options)).await.map(Arc::new)
+    }
+
+    async fn start(&self, provider: Arc<SqliteProvider>, clock: Arc<dyn Clock>) -> Arc<Runtime> {
+        let options = RuntimeOptions {
+            orchestration_concurrency: 3,
+            worker_concurrency: 4,
+            orchestrator_lock_timeout: self.setup.lock_timeout,
+            worker_lock_timeout: self.setup.lock_timeout,
+            session_idle_timeout: Duration::from_secs(3_600),
+            max_attempts: u32::MAX,
+            clock,
+            warm_instances_max: self.setup.warm_instances_max,
+            shadow_replay: self.setup.shadow_replay,
+            ..RuntimeOptions::default()
+        };
+        Runtime::start_with_options(provider, activities(&self.ledger), orchestrations(), options).await
+    }
+
+    /// What was asked for and is not needed any more comes to its end too.
+    async fn aftermath(&self) {
+        const LEFT: &str = "SELECT (SELECT count(*) FROM orchestrator_queue) + (SELECT count(*) FROM worker_queue) \
+             + (SELECT count(*) FROM instances WHERE lock_token IS NOT NULL)";
+        let mut waited = Duration::ZERO;
+        while waited < AFTERMATH_MAX {
+            let pause = Duration::from_millis(20).max(waited);
+            tokio::time::sleep(pause).await;
+            waited += pause;
+            if self.look(|conn| conn.query_row(LEFT, [], |row| row.get(0))) == Ok(0_i64) {
+                return;
+            }
+        }
+    }
+
+    /// Moves the log into the file again and again: that is where most of what is written is not synced yet.
+    async fn checkpoints(&self, nodes: &[Arc<SqliteProvider>]) {
+        loop {
+            let every_ms = self.setup.checkpoint_every_ms;
+            if every_ms == 0 {
+                std::future::pending::<()>().await;
+            }
+            tokio::time::sleep(Duration::from_millis(every_ms)).await;
+            for node in nodes {
+                // A reader in the way, or a disk that fails: the log stays as it is.
+                drop(node.checkpoint().await);
+            }
+        }
+    }
+
+    async fn all_seen_through(&self, nodes: &[Arc<SqliteProvider>], clients: &mut JoinSet<()>) -> End {
+        for (index, instance) in self.ledger.known().instances.into_keys().enumerate() {
+            let client = Client::new(nodes[index % nodes.len()].clone());
+            let ledger = Arc::clone(&self.ledger);
+            clients.spawn(async move { see_through(&client, &ledger, &instance).await });
+        }
+        let patience = if self.setup.threads { REAL_PATIENCE } else { PATIENCE };
+        let all = async {
+            while let Some(client) = clients.join_next().await {
+                client.unwrap();
+            }
+        };
+        if tokio::time::timeout(patience, all).await.is_err() {
+            let known = self.ledger.known().instances;
+            return End::Stuck(
+                known
+                    .into_iter()
+                    .filter(|(_, told)| told.outcome.is_none())
+                    .map(|(id, told)| format!("{id}: {told:?}"))
+                    .collect(),
+            );
+        }
+        End::Finished
+    }
+
+    /// What is on the disk, as a database of its own: looking at it changes nothing of the machine's.
+    pub fn look<T>(&self, look: impl FnOnce(&Connection) -> T) -> T {
+        let copy = Arc::new(Disk::with_image(&self.disk.image(), 0));
+        let vfs = Vfs::register(copy, 0);
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
+        let conn = Connection::open_with_flags_and_vfs(&self.database, flags, vfs.name()).unwrap();
+        let seen = look(&conn);
+        drop(conn);
+        seen
+    }
+
+    /// How many commits there were in all its lives: each holds at least one turn, outcome, message or lock.
+    pub fn commits(&self) -> u64 {
+        self.commits.load(Ordering::Relaxed)
+    }
+
+    /// Everything that could matter in a report of a failure.
+    pub fn describe(&self) -> String {
+        format!("{:?}", self.setup)
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        let mut lock = self.database.clone().into_os_string();
+        lock.push("-lock");
+        // Whether it is there or not, afterwards it is not.
+        drop(std::fs::remove_file(lock));
+    }
+}

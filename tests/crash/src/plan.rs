@@ -1,0 +1,231 @@
+//! What the instances of a load do.
+
+use std::time::Duration;
+
+use everturn::{BackoffStrategy, Either2, OrchestrationContext, OrchestrationRegistry, RetryPolicy};
+use serde::{Deserialize, Serialize};
+
+use crate::chance::Chance;
+
+/// What one instance does. `n` is how much of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Plan {
+    /// Activities one after the other.
+    Chain(usize),
+    /// Activities at the same time.
+    Fan(usize),
+    /// Timers, with activities between.
+    Timers(usize),
+    /// An activity that fails now and then, tried again.
+    Retry,
+    /// A race of an activity and a timer: one of them is not wanted.
+    Race,
+    /// A signal.
+    Signal,
+    /// So many messages of a queue.
+    Queue(usize),
+    /// A new execution for each message of a queue.
+    Eternal(usize),
+    /// Something that never comes: it is cancelled.
+    Cancelled,
+    /// Children.
+    Parent(usize),
+}
+
+impl Plan {
+    /// A plan by chance.
+    pub fn draw(chance: &mut Chance) -> Self {
+        let n = 2 + chance.index(3);
+        match chance.below(10) {
+            0 => Self::Chain(n),
+            1 => Self::Fan(n),
+            2 => Self::Timers(n),
+            3 => Self::Retry,
+            4 => Self::Race,
+            5 => Self::Signal,
+            6 => Self::Queue(n),
+            7 => Self::Eternal(n),
+            8 => Self::Cancelled,
+            _ => Self::Parent(n),
+        }
+    }
+
+    /// So many instances, each with a plan by chance.
+    pub fn draw_mixed(count: usize, chance: &mut Chance) -> Vec<(String, Self)> {
+        (0..count).map(|index| (format!("i{index}"), Self::draw(chance))).collect()
+    }
+
+    /// The orchestration it runs.
+    pub fn orchestration(self) -> &'static str {
+        match self {
+            Self::Chain(_) => "chain",
+            Self::Fan(_) => "fan",
+            Self::Timers(_) => "timers",
+            Self::Retry => "retry",
+            Self::Race => "race",
+            Self::Signal => "signal",
+            Self::Queue(_) => "queue",
+            Self::Eternal(_) => "eternal",
+            Self::Cancelled => "cancelled",
+            Self::Parent(_) => "parent",
+        }
+    }
+
+    /// How much of it.
+    pub fn size(self) -> usize {
+        match self {
+            Self::Chain(n)
+            | Self::Fan(n)
+            | Self::Timers(n)
+            | Self::Queue(n)
+            | Self::Eternal(n)
+            | Self::Parent(n) => n,
+            Self::Retry | Self::Race | Self::Signal | Self::Cancelled => 1,
+        }
+    }
+
+    /// Its first input.
+    pub fn input(self) -> String {
+        format!("{}", self.size())
+    }
+
+    /// The messages it needs.
+    pub fn messages(self) -> Vec<String> {
+        match self {
+            Self::Queue(n) | Self::Eternal(n) => (0..n).map(|index| format!("m{index}")).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// What is wrong with an output, if anything: every plan says in its output what it went through.
+    pub fn judge(self, output: &str) -> Option<String> {
+        let parts: Vec<&str> = output.split(' ').map(|part| part.split('#').next().unwrap_or(part)).collect();
+        let steps = |n: usize| (0..n).map(|index| format!("s{index}")).collect::<Vec<_>>();
+        let expected = match self {
+            Self::Chain(n) | Self::Fan(n) => steps(n),
+            Self::Timers(n) => steps(n),
+            Self::Retry => vec!["flaky".to_owned()],
+            Self::Race if parts == ["late"] => return None,
+            Self::Race => vec!["slow".to_owned()],
+            Self::Signal => vec!["go".to_owned(), "s0".to_owned()],
+            Self::Queue(_) | Self::Eternal(_) => self.messages(),
+            Self::Cancelled => return Some(format!("{output} instead of a cancellation")),
+            Self::Parent(n) => (0..n).map(|_| "s0".to_owned()).collect(),
+        };
+        (parts != expected).then(|| format!("{output} instead of {}", expected.join(" ")))
+    }
+}
+
+type Outcome = Result<String, String>;
+
+/// The orchestrations of all plans.
+pub fn orchestrations() -> OrchestrationRegistry {
+    OrchestrationRegistry::builder()
+        .register("chain", chain)
+        .register("fan", fan)
+        .register("timers", timers)
+        .register("retry", retry)
+        .register("race", race)
+        .register("signal", signal)
+        .register("queue", queue)
+        .register("eternal", eternal)
+        .register("cancelled", cancelled)
+        .register("parent", parent)
+        .register("child", child)
+        .build()
+}
+
+fn size(input: &str) -> usize {
+    input.split(' ').next().and_then(|n| n.parse().ok()).unwrap_or(1)
+}
+
+async fn chain(ctx: OrchestrationContext, input: String) -> Outcome {
+    let mut results = Vec::new();
+    for index in 0..size(&input) {
+        results.push(ctx.schedule_activity("work", format!("s{index}")).await?);
+        ctx.set_kv_value("step", index.to_string());
+    }
+    Ok(results.join(" "))
+}
+
+async fn fan(ctx: OrchestrationContext, input: String) -> Outcome {
+    let works = (0..size(&input)).map(|index| ctx.schedule_activity("work", format!("s{index}"))).collect();
+    let results: Result<Vec<String>, String> = ctx.join(works).await.into_iter().collect();
+    Ok(results?.join(" "))
+}
+
+async fn timers(ctx: OrchestrationContext, input: String) -> Outcome {
+    let mut results = Vec::new();
+    for index in 0..size(&input) {
+        ctx.schedule_timer(Duration::from_millis(7)).await;
+        results.push(ctx.schedule_activity("work", format!("s{index}")).await?);
+    }
+    Ok(results.join(" "))
+}
+
+async fn retry(ctx: OrchestrationContext, _input: String) -> Outcome {
+    let policy =
+        RetryPolicy::new(50).with_backoff(BackoffStrategy::Fixed { delay: Duration::from_millis(3) });
+    ctx.schedule_activity_with_retry("flaky", "flaky", policy).await
+}
+
+async fn race(ctx: OrchestrationContext, _input: String) -> Outcome {
+    let slow = ctx.schedule_activity("work", "slow");
+    match ctx.select2(slow, ctx.schedule_timer(Duration::from_millis(6))).await {
+        Either2::First(result) => result,
+        Either2::Second(()) => Ok("late".to_owned()),
+    }
+}
+
+async fn signal(ctx: OrchestrationContext, _input: String) -> Outcome {
+    let go = ctx.schedule_wait("go");
+    ctx.set_custom_status("waiting");
+    let go = go.await;
+    let result = ctx.schedule_activity("work", "s0").await?;
+    Ok(format!("{go} {result}"))
+}
+
+/// Reads messages until it has so many different ones: a message that was sent twice counts once.
+async fn queue(ctx: OrchestrationContext, input: String) -> Outcome {
+    let mut messages = Vec::new();
+    while messages.len() < size(&input) {
+        let message = ctx.dequeue_event("q").await;
+        if !messages.contains(&message) {
+            messages.push(message);
+        }
+    }
+    messages.sort();
+    Ok(messages.join(" "))
+}
+
+/// The input is what is wanted, then the messages so far.
+async fn eternal(ctx: OrchestrationContext, input: String) -> Outcome {
+    let mut seen: Vec<&str> = input.split(' ').skip(1).collect();
+    if seen.len() >= size(&input) {
+        seen.sort_unstable();
+        return Ok(seen.join(" "));
+    }
+    let message = ctx.dequeue_event("q").await;
+    ctx.schedule_activity("work", "s0").await?;
+    let next = if seen.contains(&message.as_str()) { input.clone() } else { format!("{input} {message}") };
+    ctx.continue_as_new(next).await
+}
+
+async fn cancelled(ctx: OrchestrationContext, _input: String) -> Outcome {
+    let never = ctx.schedule_activity("endless", "endless");
+    let signal = ctx.schedule_wait("never");
+    match ctx.select2(never, signal).await {
+        Either2::First(result) => result,
+        Either2::Second(data) => Ok(data),
+    }
+}
+
+async fn parent(ctx: OrchestrationContext, input: String) -> Outcome {
+    let children = (0..size(&input)).map(|_| ctx.schedule_sub_orchestration("child", "1")).collect();
+    let results: Result<Vec<String>, String> = ctx.join(children).await.into_iter().collect();
+    Ok(results?.join(" "))
+}
+
+async fn child(ctx: OrchestrationContext, _input: String) -> Outcome {
+    ctx.schedule_activity("work", "s0").await
+}

@@ -1,0 +1,113 @@
+//! A process that holds locks longer than they last.
+
+use std::time::Duration;
+
+use everturn::providers::{ExecutionMetadata, Provider, ProviderError, TagFilter};
+use everturn::{Event, EventKind};
+use everturn_core::WorkItem;
+
+use super::{LOCK, open, say};
+
+/// The instance whose turn is held.
+pub const TURN: &str = "held-turn";
+/// The instance whose activity is held.
+pub const WORK: &str = "held-work";
+
+fn start(instance: &str) -> WorkItem {
+    WorkItem::StartOrchestration {
+        instance: instance.to_owned(),
+        orchestration: "chain".to_owned(),
+        input: "1".to_owned(),
+        version: Some("1.0.0".to_owned()),
+        parent_instance: None,
+        parent_id: None,
+        parent_execution_id: None,
+        execution_id: 1,
+    }
+}
+
+/// The first turn of an instance, as the engine makes it.
+fn first_turn(instance: &str) -> (Vec<Event>, Vec<WorkItem>, ExecutionMetadata) {
+    let started = EventKind::OrchestrationStarted {
+        name: "chain".to_owned(),
+        version: "1.0.0".to_owned(),
+        input: "1".to_owned(),
+        parent_instance: None,
+        parent_id: None,
+        parent_execution_id: None,
+        carry_forward_events: None,
+        initial_custom_status: None,
+    };
+    let (name, input) = ("work".to_owned(), "s0".to_owned());
+    let scheduled = EventKind::ActivityScheduled {
+        name: name.clone(),
+        input: input.clone(),
+        session_id: None,
+        tag: None,
+    };
+    let events = vec![
+        Event::with_event_id(1, instance, 1, None, started),
+        Event::with_event_id(2, instance, 1, None, scheduled),
+    ];
+    let work = WorkItem::ActivityExecute {
+        instance: instance.to_owned(),
+        execution_id: 1,
+        id: 2,
+        name,
+        input,
+        session_id: None,
+        tag: None,
+    };
+    let metadata = ExecutionMetadata {
+        orchestration_name: Some("chain".to_owned()),
+        orchestration_version: Some("1.0.0".to_owned()),
+        ..ExecutionMetadata::default()
+    };
+    (events, vec![work], metadata)
+}
+
+/// Takes the lock of a turn and that of an activity, says so, and tries to use both when a line comes in.
+pub async fn run(database: &str) {
+    let provider = open(database).await;
+    provider.enqueue_for_orchestrator(start(WORK), None).await.unwrap();
+    let (_, token, _) =
+        provider.fetch_orchestration_item(LOCK, Duration::ZERO, None).await.unwrap().expect("the start");
+    let (events, work, metadata) = first_turn(WORK);
+    provider.ack_orchestration_item(&token, 1, events, work, vec![], metadata, vec![]).await.unwrap();
+    let (_, work_token, _) = provider
+        .fetch_work_item(LOCK, Duration::ZERO, None, &TagFilter::Any)
+        .await
+        .unwrap()
+        .expect("the activity");
+    provider.enqueue_for_orchestrator(start(TURN), None).await.unwrap();
+    let (_, turn_token, _) =
+        provider.fetch_orchestration_item(LOCK, Duration::ZERO, None).await.unwrap().expect("the start");
+    say("holding");
+    // It is stopped here, and goes on long after its locks have ended.
+    let line = tokio::task::spawn_blocking(|| std::io::stdin().read_line(&mut String::new()));
+    drop(line.await);
+    late("renewal of the turn", provider.renew_orchestration_item_lock(&turn_token, LOCK).await);
+    let (events, work, metadata) = first_turn(TURN);
+    late(
+        "turn",
+        provider.ack_orchestration_item(&turn_token, 1, events, work, vec![], metadata, vec![]).await,
+    );
+    late("renewal of the activity", provider.renew_work_item_lock(&work_token, LOCK).await);
+    let completion = WorkItem::ActivityCompleted {
+        instance: WORK.to_owned(),
+        execution_id: 1,
+        id: 2,
+        result: "too late".to_owned(),
+    };
+    late("activity", provider.ack_work_item(&work_token, Some(completion)).await);
+    provider.close().await;
+    say("done");
+}
+
+fn late(what: &str, answer: Result<(), ProviderError>) {
+    match answer {
+        Ok(()) => say(&format!("accepted late: {what}")),
+        Err(error) if error.is_lock_lost() => say("refused late"),
+        Err(error) => say(&format!("another error: {what}: {error}")),
+    }
+}

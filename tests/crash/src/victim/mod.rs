@@ -1,0 +1,49 @@
+//! What a victim does. It runs in a process of its own.
+
+pub mod fill;
+pub mod hold;
+pub mod work;
+
+use std::io::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use everturn::RuntimeOptions;
+use everturn::runtime::Runtime;
+use everturn_sqlite::{SqliteOptions, SqliteProvider};
+
+use crate::ledger::{Fact, Ledger};
+use crate::load::activities;
+use crate::plan::orchestrations;
+
+/// How long the locks of victims last.
+pub const LOCK: Duration = Duration::from_millis(400);
+
+/// Says a line: whole, and before anything else happens.
+pub fn say(line: &str) {
+    let mut out = std::io::stdout().lock();
+    // Nobody listens any more: then nobody minds.
+    drop(out.write_all(format!("{line}\n").as_bytes()));
+    drop(out.flush());
+}
+
+/// Says a fact.
+pub fn tell(fact: &Fact) {
+    say(&serde_json::to_string(fact).unwrap());
+}
+
+async fn open(database: &str) -> Arc<SqliteProvider> {
+    let options = SqliteOptions::default();
+    Arc::new(SqliteProvider::new(&format!("sqlite:{database}"), Some(options)).await.unwrap())
+}
+
+async fn start(provider: &Arc<SqliteProvider>, ledger: &Arc<Ledger>) -> Arc<Runtime> {
+    let options = RuntimeOptions {
+        orchestrator_lock_timeout: LOCK,
+        worker_lock_timeout: LOCK,
+        session_idle_timeout: Duration::from_secs(3_600),
+        max_attempts: u32::MAX,
+        ..RuntimeOptions::default()
+    };
+    Runtime::start_with_options(provider.clone(), activities(ledger), orchestrations(), options).await
+}

@@ -1,0 +1,97 @@
+//! R9: a disk that is full for a while.
+
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+use everturn_crash_tests::disk::Disk;
+use everturn_crash_tests::inspector::Inspector;
+use everturn_crash_tests::ledger::Ledger;
+use everturn_crash_tests::machine::End;
+use everturn_crash_tests::proof::{Counts, Proof, chance};
+
+use crate::io_faults::finish;
+use crate::power_cuts::{inspect, machine};
+use crate::process::Process;
+
+/// How many instances run on a disk with a byte budget.
+const INSTANCES: usize = 6;
+
+/// A shell that mounts a small disk of its own and runs a victim on it.
+fn on_a_small_disk(command: &str) -> Command {
+    let mut shell = Command::new("unshare");
+    shell.args(["--user", "--map-root-user", "--mount", "sh", "-c"]);
+    shell.arg(format!("mount -t tmpfs -o size=8m none \"$0\" && {command}"));
+    shell
+}
+
+fn can_mount() -> bool {
+    let folder = tempfile::tempdir().unwrap();
+    on_a_small_disk("true").arg(folder.path()).output().is_ok_and(|output| output.status.success())
+}
+
+/// A real disk: a process fills it under load, frees it, and goes on.
+fn on_tmpfs() -> Result<Counts, String> {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = on_a_small_disk("exec \"$1\" fill \"$0\"");
+    command.arg(folder.path()).arg(env!("CARGO_BIN_EXE_everturn-crash-victim"));
+    let process = Process::spawn(command, &Arc::new(Ledger::default()));
+    let mut counts = Counts::default();
+    loop {
+        let line = process.heard()?;
+        match line.split(' ').collect::<Vec<_>>().as_slice() {
+            ["counts", refused, instances, finished] => {
+                counts.add("calls refused", refused.parse().unwrap());
+                counts.add("instances", instances.parse().unwrap());
+                counts.add("finished", finished.parse().unwrap());
+            }
+            ["done"] => break,
+            _ => return Err(line),
+        }
+    }
+    counts.add("full disks", 1);
+    counts.add("on tmpfs", 1);
+    Ok(counts)
+}
+
+/// The disk takes no more bytes when the load is under way, and does again later.
+async fn be_full_for_a_while(disk: Arc<Disk>, full_after: Duration) {
+    tokio::time::sleep(full_after).await;
+    disk.set_bytes_max(Some(disk.bytes_used()));
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    disk.set_bytes_max(None);
+}
+
+/// A disk in memory with a byte budget.
+fn on_a_budget(seed: u64) -> Result<Counts, String> {
+    let mut machine = machine(seed, INSTANCES, |_| {});
+    let full_after = Duration::from_millis(chance(seed).branch(9).below(30));
+    match machine.live(|disk| be_full_for_a_while(disk, full_after)) {
+        End::Finished => {}
+        other => return Err(format!("{other:?}\n  {}", machine.describe())),
+    }
+    let mut counts = Counts::default();
+    let mut inspector = Inspector::default();
+    let tables = inspect(&machine, &mut inspector)?;
+    finish(&machine, &mut inspector, &tables, &mut counts)?;
+    let refused = machine.disk.faults_hit();
+    counts.add("writes refused", refused);
+    counts.add("full disks", u64::from(refused > 0));
+    counts.add("on a byte budget", u64::from(refused > 0));
+    Ok(counts)
+}
+
+#[test]
+fn r9_a_full_disk_loses_nothing_and_work_goes_on_without_a_restart() {
+    let proof = Proof::new("R9", "r9_a_full_disk_loses_nothing_and_work_goes_on_without_a_restart", 3);
+    let real = can_mount();
+    let counts = proof.run("full disks", |seed| if real { on_tmpfs() } else { on_a_budget(seed) });
+    proof.require_finished(&counts);
+}
+
+#[test]
+fn r9_a_byte_budget_does_the_same() {
+    let proof = Proof::new("R9 in memory", "r9_a_byte_budget_does_the_same", 100);
+    let counts = proof.run("full disks", on_a_budget);
+    proof.require_finished(&counts);
+}

@@ -1,0 +1,135 @@
+//! R3: every I/O call of a set of scenarios fails, once and for good.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use everturn_crash_tests::chance::Chance;
+use everturn_crash_tests::disk::{Calls, Class, Disk, Fault};
+use everturn_crash_tests::inspector::Inspector;
+use everturn_crash_tests::machine::{End, Machine};
+use everturn_crash_tests::proof::{Counts, Proof, chance};
+use everturn_crash_tests::tables::Tables;
+
+use crate::power_cuts::{inspect, machine};
+
+/// How many instances a scenario has.
+const INSTANCES: usize = 2;
+
+/// The kinds of faults: which calls fail, and whether a write fails because the disk is full.
+const KINDS: [(Class, bool); 5] = [
+    (Class::Read, false),
+    (Class::Write, false),
+    (Class::Write, true),
+    (Class::Sync, false),
+    (Class::Other, false),
+];
+
+/// One scenario is this many cases, each with every so-manieth of its calls: together all of them.
+const SLICES: u64 = 32;
+
+/// A slice of a scenario: first undisturbed, then with every fault at its share of the calls.
+fn slice(seed: u64) -> Result<Counts, String> {
+    let (scenario, slice) = (seed / SLICES, seed % SLICES);
+    let calls = undisturbed(scenario)?;
+    let mut counts = Counts::default();
+    let mut chance = chance(seed).branch(8);
+    for (class, full) in KINDS {
+        for at in (0..calls.of(class)).filter(|at| at % SLICES == slice) {
+            for lasting in [false, true] {
+                let fault = Fault { class, at, lasting, full };
+                let run = disturbed(scenario, fault, &mut chance);
+                counts.add_all(&run.map_err(|failure| format!("{fault:?}: {failure}"))?);
+            }
+        }
+    }
+    Ok(counts)
+}
+
+fn undisturbed(seed: u64) -> Result<Calls, String> {
+    let mut machine = machine(seed, INSTANCES, |_| {});
+    match machine.live(|_| async {}) {
+        End::Finished => Ok(machine.disk.calls()),
+        other => Err(format!("without a fault: {other:?}")),
+    }
+}
+
+/// Ends the fault some time after it first struck; may cut the power then.
+async fn recover(disk: Arc<Disk>, outage: Duration, cut_after: Option<u64>) {
+    while disk.faults_hit() == 0 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    tokio::time::sleep(outage).await;
+    disk.heal();
+    if let Some(calls) = cut_after {
+        disk.cut_power_after(calls);
+    }
+}
+
+fn disturbed(seed: u64, fault: Fault, chance: &mut Chance) -> Result<Counts, String> {
+    let mut machine = machine(seed, INSTANCES, |_| {});
+    let mut counts = Counts::default();
+    let outage = Duration::from_millis(if fault.lasting { chance.below(3_000) } else { 0 });
+    let cut_after = chance.percent(25).then(|| chance.below(60));
+    machine.disk.inject(fault);
+    let end = machine.live(|disk| recover(disk, outage, cut_after));
+    let hit = machine.disk.heal();
+    counts.add("faults that took effect", u64::from(hit > 0));
+    counts.add("calls that failed", hit);
+    let mut inspector = Inspector::default();
+    match end {
+        End::Finished => {}
+        End::NotOpened(error) => {
+            clear(&error)?;
+            counts.add("openings refused", 1);
+            inspect(&machine, &mut inspector)?;
+            live_on(&mut machine)?;
+        }
+        End::Dark { .. } => {
+            counts.add("power cuts after a fault", 1);
+            machine.disk.restart();
+            inspect(&machine, &mut inspector)?;
+            live_on(&mut machine)?;
+        }
+        stuck @ End::Stuck(_) => return Err(format!("{stuck:?}\n  {}", machine.describe())),
+    }
+    let tables = inspect(&machine, &mut inspector)?;
+    finish(&machine, &mut inspector, &tables, &mut counts)?;
+    Ok(counts)
+}
+
+/// An error that says what was being done and what SQLite made of it.
+fn clear(error: &str) -> Result<(), String> {
+    if error.contains(": ") { Ok(()) } else { Err(format!("not a clear error: {error}")) }
+}
+
+/// The fault is over: the machine starts again and everything ends well.
+fn live_on(machine: &mut Machine) -> Result<(), String> {
+    match machine.live(|_| async {}) {
+        End::Finished => Ok(()),
+        other => Err(format!("after the fault: {other:?}")),
+    }
+}
+
+pub(crate) fn finish(
+    machine: &Machine,
+    inspector: &mut Inspector,
+    tables: &Tables,
+    counts: &mut Counts,
+) -> Result<(), String> {
+    let known = machine.ledger.known();
+    inspector.inspect_end(tables, &known)?;
+    let events: usize = tables.executions.values().map(|execution| execution.events.len()).sum();
+    counts.add("instances", known.instances.len() as u64);
+    counts.add("finished", known.instances.values().filter(|told| told.outcome.is_some()).count() as u64);
+    counts.add("commits", machine.commits());
+    counts.add("events", events as u64);
+    counts.add("activity runs", known.run_count);
+    Ok(())
+}
+
+#[test]
+fn r3_every_call_may_fail_once_and_for_good() {
+    let proof = Proof::new("R3", "r3_every_call_may_fail_once_and_for_good", 10_000);
+    let counts = proof.run("faults that took effect", slice);
+    proof.require_finished(&counts);
+}
