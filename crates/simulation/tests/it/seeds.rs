@@ -1,4 +1,4 @@
-//! Which seeds to run: a few by default, others by the environment.
+//! Which seeds to run: those of every submission by default, others by the environment.
 
 use std::env;
 use std::time::Instant;
