@@ -334,9 +334,13 @@ impl Writer {
             refuse(waiter, ProviderError::retryable(WorkWaiter::NAME, reason));
         }
         self.break_if_panicking();
-        let operations = done.into_iter().chain(todo);
+        let mut operations: Vec<_> = done.into_iter().chain(todo).collect();
+        if operations.is_empty() && !alone {
+            // The batch was full of what it handed out. Those who wait behind it would wait as long as the store is out.
+            operations.append(&mut self.pending);
+        }
         if alone {
-            operations.for_each(|operation| self.give_up(operation, reason));
+            operations.into_iter().for_each(|operation| self.give_up(operation, reason));
             return;
         }
         // Whoever else waits for the store is not made to wait for each of them.

@@ -133,3 +133,11 @@ fn r3_every_call_may_fail_once_and_for_good() {
     let counts = proof.run("faults that took effect", slice);
     proof.require_finished(&counts);
 }
+
+#[test]
+fn work_goes_on_after_an_outage_with_one_operation_a_commit() {
+    for seed in 0..3 {
+        let fault = Fault { class: Class::Write, at: 33, lasting: true, full: false };
+        disturbed(1, fault, &mut Chance::new(seed)).unwrap();
+    }
+}
