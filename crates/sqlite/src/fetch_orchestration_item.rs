@@ -232,7 +232,11 @@ pub(crate) async fn fetch(
     Ok(Some(fetched))
 }
 
-/// Renews the lock while a long history is read: whoever gets the answer counts the whole lock from then on.
+/// However short a lock is, it is not renewed more often.
+const RENEWAL_MIN: Duration = Duration::from_millis(10);
+
+/// Renews the lock while a long history is read: whoever gets the answer counts the whole lock from then on. If that is
+/// refused the commit will be too; until then there is nothing to be lost.
 async fn within_lock<T>(
     provider: &SqliteProvider,
     token: &str,
@@ -247,13 +251,13 @@ async fn within_lock<T>(
             biased;
             outcome = &mut read => {
                 if locks::has_aged(counts_from, provider.now(), length_ms(lock_timeout)) {
-                    renew().await?;
+                    drop(renew().await);
                 }
                 return outcome;
             }
-            () = tokio::time::sleep(lock_timeout / 3) => {
+            () = tokio::time::sleep((lock_timeout / 3).max(RENEWAL_MIN)) => {
                 counts_from = provider.now();
-                renew().await?;
+                drop(renew().await);
             }
         }
     }
@@ -376,6 +380,16 @@ mod tests {
     use everturn_provider::{ExecutionMetadata, Provider};
 
     use super::*;
+
+    #[tokio::test]
+    async fn a_lock_that_cannot_be_renewed_keeps_nobody_from_reading() {
+        let provider = SqliteProvider::new_in_memory().await.unwrap();
+        let reading = async {
+            tokio::time::sleep(RENEWAL_MIN * 5).await;
+            Ok("read")
+        };
+        assert_eq!(within_lock(&provider, "1-never", Duration::ZERO, reading).await.unwrap(), "read");
+    }
 
     #[tokio::test]
     async fn a_lock_outlasts_however_long_the_history_takes_to_read() {
