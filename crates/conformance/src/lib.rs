@@ -5,17 +5,44 @@
 //!
 //! ```
 //! # mod mine {
-//! # use std::sync::Arc;
-//! # use everturn_provider::{ManualClock, Provider};
-//! # pub struct MyFactory;
-//! # impl MyFactory { pub fn new() -> Self { Self } }
-//! # #[async_trait::async_trait]
-//! # impl everturn_conformance::ProviderFactory for MyFactory {
-//! #     fn clock(&self) -> Arc<ManualClock> { unimplemented!() }
-//! #     async fn open(&self) -> Arc<dyn Provider> { unimplemented!() }
-//! #     async fn damage_event(&self, _: &Arc<dyn Provider>, _: &str, _: u64, _: u64) { unimplemented!() }
-//! #     async fn message_attempts(&self, _: &Arc<dyn Provider>, _: &str) -> Option<Vec<u32>> { None }
-//! # }
+//! use std::any::Any;
+//! use std::sync::Arc;
+//!
+//! use everturn_conformance::ProviderFactory;
+//! use everturn_provider::{ManualClock, MemoryProvider, Provider};
+//!
+//! struct MyFactory(Arc<ManualClock>);
+//!
+//! impl MyFactory {
+//!     fn new() -> Self {
+//!         Self(Arc::new(ManualClock::new(1_700_000_000_000)))
+//!     }
+//! }
+//!
+//! fn mine(provider: &Arc<dyn Provider>) -> &MemoryProvider {
+//!     let provider: &dyn Any = &**provider;
+//!     provider.downcast_ref().expect("the factory opened it")
+//! }
+//!
+//! #[async_trait::async_trait]
+//! impl ProviderFactory for MyFactory {
+//!     fn clock(&self) -> Arc<ManualClock> {
+//!         Arc::clone(&self.0)
+//!     }
+//!
+//!     async fn open(&self) -> Arc<dyn Provider> {
+//!         Arc::new(MemoryProvider::with_clock(self.clock()))
+//!     }
+//!
+//!     async fn damage_event(&self, provider: &Arc<dyn Provider>, instance: &str, execution_id: u64, event_id: u64) {
+//!         assert!(mine(provider).damage_event(instance, execution_id, event_id));
+//!     }
+//!
+//!     async fn message_attempts(&self, provider: &Arc<dyn Provider>, instance: &str) -> Option<Vec<u32>> {
+//!         Some(mine(provider).message_attempts(instance))
+//!     }
+//! }
+//!
 //! everturn_conformance::provider_tests!(MyFactory::new());
 //! everturn_conformance::model_test!(MyFactory::new(), cases: 256);
 //! # }

@@ -59,6 +59,7 @@ mod node_under_test;
 mod noting_provider;
 mod stores;
 mod tampering_store;
+#[path = "../../../provider/tests/it/tokio_clock.rs"]
 mod tokio_clock;
 mod turn_by_hand;
 mod warm_instances;
