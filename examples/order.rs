@@ -13,7 +13,7 @@ use everturn::runtime::Runtime;
 use everturn::runtime::registry::ActivityRegistry;
 use everturn::{
     ActivityContext, Client, Either2, EventKind, OrchestrationContext, OrchestrationRegistry,
-    OrchestrationStatus, RetryPolicy, SUB_ORCH_AUTO_PREFIX,
+    OrchestrationStatus, RetryPolicy, RuntimeOptions, SUB_ORCH_AUTO_PREFIX,
 };
 use rusqlite::{Connection, OptionalExtension, params};
 use serde::{Deserialize, Serialize};
@@ -241,7 +241,8 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Option<Arguments
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let arguments = match parse(std::env::args().skip(1)) {
+    let given = std::env::args_os().skip(1).map(|argument| argument.to_string_lossy().into_owned());
+    let arguments = match parse(given) {
         Ok(Some(arguments)) => arguments,
         Ok(None) => {
             println!("{HELP}");
@@ -268,7 +269,9 @@ async fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
     let orchestrations =
         OrchestrationRegistry::builder().register_typed("process_order", process_order).build_result()?;
     let activities = activities(&ledger, arguments.pace)?;
-    let runtime = Runtime::start_with_store(store.clone(), activities, orchestrations).await;
+    // However often it is killed, it carries on: no step is given up.
+    let options = RuntimeOptions { max_attempts: u32::MAX, ..RuntimeOptions::default() };
+    let runtime = Runtime::start_with_options(store.clone(), activities, orchestrations, options).await;
 
     let client = Client::new(store.clone());
     let id = choose_order(&client, &ledger, arguments.order.clone()).await?;

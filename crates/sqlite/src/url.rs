@@ -12,14 +12,26 @@ pub(crate) enum Location {
 }
 
 impl Location {
-    /// The same place, whatever becomes of the current directory.
+    /// The same place, whatever becomes of the current directory and by whatever link it was named: the lock beside the
+    /// file must be one.
     pub(crate) fn absolute(self) -> Result<Self, SqliteError> {
         match self {
             Self::Memory => Ok(Self::Memory),
             Self::File { path, create } => std::path::absolute(&path)
-                .map(|path| Self::File { path, create })
+                .map(|path| Self::File { path: resolved(path), create })
                 .map_err(|error| SqliteError::io(format_args!("opening {}", path.display()), error)),
         }
+    }
+}
+
+/// The file itself; for one that is yet to be made, its place in the folder itself.
+fn resolved(path: PathBuf) -> PathBuf {
+    if let Ok(file) = path.canonicalize() {
+        return file;
+    }
+    match (path.parent().map(std::path::Path::canonicalize), path.file_name()) {
+        (Some(Ok(folder)), Some(name)) => folder.join(name),
+        _ => path,
     }
 }
 

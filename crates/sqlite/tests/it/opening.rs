@@ -55,6 +55,19 @@ async fn an_opening_that_is_given_up_leaves_nothing_behind() {
     }
 }
 
+#[cfg(unix)]
+#[tokio::test]
+async fn a_file_named_by_a_link_is_the_same_file() {
+    let store = Store::new();
+    let provider = store.open().await;
+    provider.enqueue_for_worker(activity("a", 1)).await.unwrap();
+    assert!(fetch_work(&provider).await.is_some());
+    let link = store.path().with_file_name("link.db");
+    std::os::unix::fs::symlink(store.path(), &link).unwrap();
+    let other = SqliteProvider::new(&format!("sqlite:{}", link.display()), None).await.unwrap();
+    assert!(fetch_work(&other).await.is_none(), "its holder lives");
+}
+
 #[tokio::test]
 async fn closing_leaves_one_file_and_refuses_further_calls() {
     let store = Store::new();
