@@ -20,6 +20,7 @@ mod handler;
 mod ids;
 mod kv;
 pub mod limits;
+mod planted;
 mod retry;
 mod stats;
 mod status;
@@ -38,6 +39,8 @@ pub use ids::{
     is_auto_generated_sub_orch_id, uses_reserved_marker,
 };
 pub use kv::KvEntry;
+#[doc(hidden)]
+pub use planted::{Bug, planted};
 pub use retry::{BackoffStrategy, RetryPolicy};
 pub use stats::SystemStats;
 pub use status::OrchestrationStatus;

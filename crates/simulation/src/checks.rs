@@ -1,23 +1,26 @@
 //! What must be true when everything is over.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
-use everturn::providers::{Provider, ProviderAdmin, ProviderError, WorkItem};
+use everturn::providers::{ProviderAdmin, ProviderError, WorkItem};
 use everturn::{Event, EventKind, OrchestrationStatus};
+use tokio::time::sleep;
 
 use crate::model::{Expectation, Expectations};
 use crate::names;
-use crate::observer::ActivityKey;
+use crate::observer::{ActivityKey, Histories, Observer};
 use crate::outside::{Promise, Told};
 use crate::plan::root_of;
 use crate::scene::Scene;
 
-/// All histories: by instance, by execution.
-type Histories = BTreeMap<String, BTreeMap<u64, Vec<Event>>>;
+/// How long after a failed read the next is tried.
+const RETRY_AFTER: Duration = Duration::from_millis(100);
 
 /// Checks everything.
 pub(crate) async fn check(scene: &Scene, expectations: &Expectations, told: &Told) {
-    let Some(admin) = scene.store.as_management_capability() else { return };
+    let provider = scene.clients_provider();
+    let Some(admin) = provider.as_management_capability() else { return };
     let histories = match read_all(admin).await {
         Ok(histories) => histories,
         Err(error) => {
@@ -27,8 +30,7 @@ pub(crate) async fn check(scene: &Scene, expectations: &Expectations, told: &Tol
     let mut broken = Vec::new();
     for (instance, executions) in &histories {
         check_executions(instance, executions, &mut broken);
-        let rows =
-            scene.store.message_attempts(instance).len() + scene.store.work_item_attempts(instance).len();
+        let rows = scene.store.rows_left(instance);
         if rows > 0 {
             broken.push(format!("{instance} has ended, and {rows} rows of it are left in the queues"));
         }
@@ -39,7 +41,7 @@ pub(crate) async fn check(scene: &Scene, expectations: &Expectations, told: &Tol
     {
         let books = scene.books();
         check_as_committed(&histories, &books.observer.histories, &mut broken);
-        check_outcomes_recorded(&histories, &books.observer.outcomes, &mut broken);
+        check_outcomes_recorded(&histories, &books.observer, &mut broken);
     }
     // What a cancelled instance had no use for any more may have been dropped, so nothing is said of those.
     let is_predicted = |instance: &str| expectations.contains_key(root_of(instance));
@@ -52,8 +54,32 @@ pub(crate) async fn check(scene: &Scene, expectations: &Expectations, told: &Tol
     for (instance, before) in &told.outcomes {
         check_told(scene, instance, before, &mut broken).await;
     }
+    broken.extend(scene.store.flaws());
     for what in broken {
         scene.violated(what);
+    }
+}
+
+/// Checks what is stored after a power cut, before anybody goes on: everything that was committed, and of what was under
+/// way what the observer is told of here.
+pub(crate) async fn check_after_power_cut(scene: &Scene) {
+    let provider = scene.clients_provider();
+    let Some(admin) = provider.as_management_capability() else { return };
+    let histories = loop {
+        match read_all(admin).await {
+            Ok(histories) => break histories,
+            Err(error) if error.is_retryable() => sleep(RETRY_AFTER).await,
+            Err(error) => {
+                return scene.violated(format!("after a power cut the histories cannot be read: {error}"));
+            }
+        }
+    };
+    scene.power_failed(&histories);
+    let mut broken = Vec::new();
+    check_as_committed(&histories, &scene.books().observer.histories, &mut broken);
+    broken.extend(scene.store.flaws());
+    for what in broken {
+        scene.violated(format!("after a power cut: {what}"));
     }
 }
 
@@ -179,25 +205,32 @@ fn check_as_committed(
     }
 }
 
-/// The recorded outcome of an activity is the one its worker committed.
-fn check_outcomes_recorded(
-    histories: &Histories,
-    outcomes: &BTreeMap<ActivityKey, WorkItem>,
-    broken: &mut Vec<String>,
-) {
+/// The recorded outcome of an activity is the one its worker was told is committed; if no worker was told, one that was
+/// sent.
+fn check_outcomes_recorded(histories: &Histories, observer: &Observer, broken: &mut Vec<String>) {
     for event in histories.values().flat_map(BTreeMap::values).flatten() {
-        let key = (event.instance_id.clone(), event.execution_id, event.source_event_id.unwrap_or_default());
-        let is_same = match &event.kind {
-            EventKind::ActivityCompleted { result: recorded } => {
-                matches!(outcomes.get(&key), Some(WorkItem::ActivityCompleted { result, .. }) if result == recorded)
+        let is_recorded = |outcome: &WorkItem| match (&event.kind, outcome) {
+            (
+                EventKind::ActivityCompleted { result: recorded },
+                WorkItem::ActivityCompleted { result, .. },
+            ) => result == recorded,
+            (EventKind::ActivityFailed { details: recorded }, WorkItem::ActivityFailed { details, .. }) => {
+                details == recorded
             }
-            EventKind::ActivityFailed { details: recorded } => {
-                matches!(outcomes.get(&key), Some(WorkItem::ActivityFailed { details, .. }) if details == recorded)
-            }
-            _ => continue,
+            _ => false,
+        };
+        if !matches!(event.kind, EventKind::ActivityCompleted { .. } | EventKind::ActivityFailed { .. }) {
+            continue;
+        }
+        let key: ActivityKey =
+            (event.instance_id.clone(), event.execution_id, event.source_event_id.unwrap_or_default());
+        let (told, sent) = (observer.outcomes.get(&key), observer.outcomes_sent.get(&key));
+        let is_same = match told {
+            Some(outcome) => is_recorded(outcome),
+            None => sent.is_some_and(|sent| sent.iter().any(is_recorded)),
         };
         if !is_same {
-            broken.push(format!("G3: {event:?} is recorded, its worker said {:?}", outcomes.get(&key)));
+            broken.push(format!("G3: {event:?} is recorded, its worker sent {sent:?} and was told {told:?}"));
         }
     }
 }
@@ -234,7 +267,7 @@ fn check_promise(promise: &Promise, histories: &Histories, broken: &mut Vec<Stri
 
 /// What a client was told about the end of an instance is still so.
 async fn check_told(scene: &Scene, instance: &str, before: &OrchestrationStatus, broken: &mut Vec<String>) {
-    match scene.store.read_status(instance).await {
+    match scene.clients_provider().read_status(instance).await {
         Ok(now) if now == *before => {}
         now => broken.push(format!("G1: a client was told that {instance} is {before:?}, now it is {now:?}")),
     }
@@ -247,13 +280,15 @@ async fn check_expectation(
     expectation: &Expectation,
     broken: &mut Vec<String>,
 ) {
-    let (status, kv) =
-        match (scene.store.read_status(instance).await, scene.store.get_kv_all_values(instance).await) {
-            (Ok(status), Ok(kv)) => (status, kv),
-            (Err(error), _) | (_, Err(error)) => {
-                return broken.push(format!("{instance} cannot be read: {error}"));
-            }
-        };
+    let (status, kv) = match (
+        scene.clients_provider().read_status(instance).await,
+        scene.clients_provider().get_kv_all_values(instance).await,
+    ) {
+        (Ok(status), Ok(kv)) => (status, kv),
+        (Err(error), _) | (_, Err(error)) => {
+            return broken.push(format!("{instance} cannot be read: {error}"));
+        }
+    };
     let (outcome, custom_status) = match status {
         OrchestrationStatus::Completed { output, custom_status, .. } => (Ok(output), custom_status),
         OrchestrationStatus::Failed { details, custom_status, .. } => {

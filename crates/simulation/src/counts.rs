@@ -1,7 +1,8 @@
 //! How much happened, and whether it was enough to prove anything.
 
 use std::collections::BTreeMap;
-use std::fmt;
+
+use everturn_proof::{FINISHED, INSTANCES};
 
 use crate::weather::Fault;
 
@@ -16,11 +17,9 @@ const FAULTS_MIN: u64 = 10;
 /// So many of a hundred instances must have ended.
 const ENDED_PERCENT_MIN: u64 = 95;
 
-/// How much happened in one seed, or in many.
+/// How much happened in the world of a seed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// How many seeds.
-    pub seeds: u64,
     /// How many nodes.
     pub nodes: u64,
     /// How many instances there should have been.
@@ -62,35 +61,20 @@ impl Counts {
         short
     }
 
-    /// Adds those of another seed.
-    pub fn add(&mut self, other: &Self) {
-        self.seeds += other.seeds;
-        self.nodes += other.nodes;
-        self.instances += other.instances;
-        self.instances_ended += other.instances_ended;
-        self.turns += other.turns;
-        self.activity_runs += other.activity_runs;
-        self.actions += other.actions;
-        for (fault, count) in &other.faults {
-            *self.faults.entry(*fault).or_default() += count;
+    /// The same by name, for a proof to add up.
+    pub fn named(&self) -> everturn_proof::Counts {
+        let mut counts = everturn_proof::Counts::default();
+        counts.add("seeds", 1);
+        counts.add("nodes", self.nodes);
+        counts.add(INSTANCES, self.instances);
+        counts.add(FINISHED, self.instances_ended);
+        counts.add("turns", self.turns);
+        counts.add("activity runs", self.activity_runs);
+        counts.add("actions", self.actions);
+        counts.add("faults that took effect", self.faults_in_all());
+        for (fault, count) in &self.faults {
+            counts.add(&format!("{fault:?}"), *count);
         }
-    }
-}
-
-impl fmt::Display for Counts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} seeds, {} nodes, {} of {} instances ended, {} turns, {} activity runs, {} actions, {} faults {:?}",
-            self.seeds,
-            self.nodes,
-            self.instances_ended,
-            self.instances,
-            self.turns,
-            self.activity_runs,
-            self.actions,
-            self.faults_in_all(),
-            self.faults
-        )
+        counts
     }
 }

@@ -1,11 +1,11 @@
 //! A simulated world for Everturn.
 //!
-//! Three nodes, each a real runtime with clients, share one store in memory. Time is tokio's paused clock, everything
+//! Three nodes, each a real runtime with clients, share one [`Store`]: one in memory, or any other. Time is tokio's paused clock, everything
 //! runs on one thread, and every choice is drawn from one seed: what the programs do, how long things take, which calls
 //! fail before or after they took effect, which node dies when, how far off the clocks are. So a seed that fails once
 //! fails every time.
 //!
-//! A [`Plan`] is what a seed stands for; [`run`] lives through it and reports what broke; [`prove`] runs many seeds.
+//! A [`Plan`] is what a seed stands for; [`run`] lives through it and reports what broke; [`prove`] does it for a seed.
 #![forbid(unsafe_code)]
 
 mod activities;
@@ -15,18 +15,21 @@ mod counts;
 mod generate;
 mod interpreter;
 mod life;
+mod memory_store;
 mod model;
 mod names;
 mod node;
 mod observer;
 mod outside;
 mod plan;
+mod power;
 mod program;
 mod proof;
 mod sabotage;
 mod scene;
 mod shrink;
 mod sim_clock;
+mod store;
 mod stormy_store;
 mod weather;
 mod world;
@@ -35,8 +38,9 @@ pub use chance::Chance;
 pub use counts::Counts;
 pub use plan::{NodePlan, Plan, Root, Theme};
 pub use program::{Action, Ending, Program, Racer, Step};
-pub use proof::{Proof, prove};
+pub use proof::{prove, prove_on};
 pub use sabotage::{SABOTAGES, Sabotage};
-pub use shrink::shrink;
+pub use shrink::{shrink, shrink_on};
+pub use store::{Founder, Opened, Standing, Store};
 pub use weather::{Fault, Weather};
-pub use world::{Outcome, run, run_traced};
+pub use world::{Outcome, run, run_on, run_traced, run_traced_on};

@@ -16,7 +16,7 @@ use crate::names;
 use crate::plan::NodePlan;
 use crate::scene::Scene;
 use crate::sim_clock::SimClock;
-use crate::stormy_store::{Caller, StormyStore};
+use crate::stormy_store::{Caller, Seat, StormyStore};
 
 /// How long a dead node stays away, at most.
 const DOWN_MS_MAX: u64 = 2_000;
@@ -37,22 +37,15 @@ impl Machine {
     /// Runs one process after the other until `stop`.
     pub(crate) async fn run(self, stop: CancellationToken) {
         while !stop.is_cancelled() {
-            let life = Arc::new(Life::new());
-            let (runtime, store) = self.start(&life).await;
-            let grace_ms = tokio::select! {
+            tokio::select! {
                 biased;
-                () = life.died() => Some(0),
-                () = self.restart.notified() => Some(self.scene.some_ms(1, GRACE_MS_MAX).as_millis() as u64),
-                () = stop.cancelled() => None,
-            };
-            runtime.shutdown(grace_ms).await;
-            life.die();
-            self.scene.note(format_args!("node {} is down", self.index));
-            let left = Arc::strong_count(&store) - 1;
-            if left > 0 {
-                self.scene
-                    .violated(format!("node {} is down, and {left} handles of its store live", self.index));
+                () = stop.cancelled() => return,
+                () = self.scene.power() => {}
             }
+            let life = Arc::new(Life::new());
+            self.scene.comes_up(self.index, &life);
+            self.live(&life, &stop).await;
+            self.scene.is_down(self.index);
             let down = self.scene.some_ms(0, DOWN_MS_MAX);
             tokio::select! {
                 biased;
@@ -62,14 +55,45 @@ impl Machine {
         }
     }
 
-    async fn start(&self, life: &Arc<Life>) -> (Arc<Runtime>, Arc<StormyStore>) {
+    /// One process, from its start to its end.
+    async fn live(&self, life: &Arc<Life>, stop: &CancellationToken) {
         self.scene.note(format_args!("node {} starts", self.index));
+        let opened = match self.scene.store.open().await {
+            Ok(opened) => opened,
+            Err(error) => {
+                return self.scene.note(format_args!("node {} cannot start: {error}", self.index));
+            }
+        };
+        let (runtime, store) = self.start(life, opened.provider()).await;
+        let grace_ms = tokio::select! {
+            biased;
+            () = life.died() => Some(0),
+            () = self.restart.notified() => Some(self.scene.some_ms(1, GRACE_MS_MAX).as_millis() as u64),
+            () = stop.cancelled() => None,
+        };
+        runtime.shutdown(grace_ms).await;
+        let has_died = life.is_dead();
+        life.die();
+        if has_died {
+            opened.kill().await;
+        } else {
+            opened.close().await;
+        }
+        self.scene.note(format_args!("node {} is down", self.index));
+        let left = Arc::strong_count(&store) - 1;
+        if left > 0 {
+            self.scene.violated(format!("node {} is down, and {left} handles of its store live", self.index));
+        }
+    }
+
+    async fn start(&self, life: &Arc<Life>, provider: Arc<dyn Provider>) -> (Arc<Runtime>, Arc<StormyStore>) {
         let caller = Caller {
             name: format!("n{}", self.index),
             clock: Some(Arc::clone(&self.clock)),
             freeze_ms: self.plan.lock_ms * 2,
         };
-        let store = Arc::new(StormyStore::new(Arc::clone(&self.scene), caller, Arc::clone(life)));
+        let seat = Seat::Own(provider);
+        let store = Arc::new(StormyStore::new(Arc::clone(&self.scene), caller, Arc::clone(life), seat));
         let activities = activities(&self.scene, life, self.plan.lock_ms);
         let handle = Arc::clone(&store) as Arc<dyn Provider>;
         let runtime = Runtime::start_with_options(handle, activities, orchestrations(), self.options()).await;

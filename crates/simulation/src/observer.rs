@@ -10,6 +10,7 @@ use crate::interpreter::{FAR, NEAR_MAX, Stage};
 use crate::names::{self, Wish};
 use crate::program::{Action, Racer, Step};
 use crate::sim_clock::SimClock;
+use crate::store::Standing;
 
 /// An activity: instance, execution, schedule event.
 pub(crate) type ActivityKey = (String, u64, u64);
@@ -35,12 +36,48 @@ pub(crate) enum Errand {
     Cancel { instance: String },
 }
 
+/// All histories: by instance, by execution.
+pub(crate) type Histories = BTreeMap<String, BTreeMap<u64, Vec<Event>>>;
+
 /// A lock, as it was handed out and renewed.
 #[derive(Debug)]
 struct Held {
     what: String,
     until: Duration,
+    /// When others take it for ended by the wall clock, if they go by that.
+    until_ms: Option<u64>,
     since: Moment,
+}
+
+impl Held {
+    /// Whether nobody else may have it yet.
+    fn excludes_others(&self, at: Moment, clock: &SimClock) -> bool {
+        let by_the_wall =
+            self.until_ms.is_none_or(|until_ms| clock.latest_ms_since(self.since.monotonic) < until_ms);
+        at.monotonic < self.until && by_the_wall
+    }
+}
+
+/// A turn on its way into the store.
+#[derive(Debug)]
+struct Sent {
+    commit: TurnCommit,
+    called: Moment,
+}
+
+impl Sent {
+    /// Where its first event stands, if it has any: instance, execution, number.
+    fn place(&self) -> Option<(&str, u64, u64)> {
+        let first = self.commit.history_delta.first()?;
+        Some((&first.instance_id, self.commit.execution_id, first.event_id))
+    }
+
+    /// Whether the store has it.
+    fn is_in(&self, stored: &Histories) -> bool {
+        let Some((instance, execution_id, _)) = self.place() else { return false };
+        let history = stored.get(instance).and_then(|executions| executions.get(&execution_id));
+        history.is_some_and(|history| self.commit.history_delta.iter().all(|event| history.contains(event)))
+    }
 }
 
 /// What was seen.
@@ -59,7 +96,15 @@ pub(crate) struct Observer {
     pub(crate) last_end: Duration,
     /// Outcomes of activities that workers committed.
     pub(crate) outcomes: BTreeMap<ActivityKey, WorkItem>,
+    /// Outcomes that workers sent, whether or not they were told that they are committed.
+    pub(crate) outcomes_sent: BTreeMap<ActivityKey, Vec<WorkItem>>,
+    /// Turns that were sent, and nobody knows yet whether they are committed: by their stamp.
+    sent: BTreeMap<u64, Sent>,
     locks: BTreeMap<String, Held>,
+    /// Locks that were given back, and when.
+    released: BTreeMap<String, Duration>,
+    /// Locks whose holders asked to give them back, and why they must not, if so.
+    let_go: BTreeMap<String, Option<String>>,
     holders: BTreeMap<String, String>,
     /// When each timer was committed, and when it is due.
     timers: BTreeMap<ActivityKey, (Moment, u64)>,
@@ -83,9 +128,10 @@ impl Observer {
         lasts: Duration,
         at: Moment,
         clock: &SimClock,
+        standing: Standing,
     ) {
         let instance = &fetched.item.instance;
-        self.lock(instance.clone(), &fetched.lock_token, lasts, at);
+        self.lock(instance.clone(), &fetched.lock_token, lasts, at, clock, standing);
         for message in &fetched.item.messages {
             let WorkItem::TimerFired { execution_id, id, .. } = message else { continue };
             let key = (instance.clone(), *execution_id, *id);
@@ -102,10 +148,49 @@ impl Observer {
         }
     }
 
+    /// A turn is on its way into the store.
+    pub(crate) fn turn_sent(&mut self, commit: &TurnCommit, called: Moment) {
+        let commit = TurnCommit { check_in: None, ..commit.clone() };
+        self.sent.insert(commit.stamp.0, Sent { commit, called });
+    }
+
+    /// A turn that was sent will never be in the store.
+    pub(crate) fn turn_refused(&mut self, commit: &TurnCommit) {
+        self.sent.remove(&commit.stamp.0);
+    }
+
+    /// A turn that was sent is in the store.
+    pub(crate) fn turn_landed(&mut self, commit: &TurnCommit, at: Moment) -> Vec<Errand> {
+        let sent = self.sent.remove(&commit.stamp.0);
+        sent.map(|sent| self.turn_committed(&sent.commit, sent.called, at)).unwrap_or_default()
+    }
+
+    /// Everybody has died, and this is what is stored. What was sent and never answered may be there after all.
+    pub(crate) fn power_failed(&mut self, stored: &Histories, at: Moment) -> Vec<Errand> {
+        let mut sent: Vec<Sent> = std::mem::take(&mut self.sent).into_values().collect();
+        sent.sort_by(|a, b| a.place().cmp(&b.place()));
+        let mut errands = Vec::new();
+        for sent in sent {
+            let is_known = sent.place().is_some_and(|(instance, execution_id, first)| {
+                let known = self.histories.get(&(instance.to_owned(), execution_id));
+                known.is_some_and(|known| known.iter().any(|event| event.event_id >= first))
+            });
+            if !is_known && sent.is_in(stored) {
+                errands.extend(self.turn_committed(&sent.commit, sent.called, at));
+            }
+        }
+        // Whoever opens the store first frees the locks of the dead.
+        self.locks.clear();
+        self.holders.clear();
+        errands
+    }
+
     /// A turn was committed.
-    pub(crate) fn turn_committed(&mut self, commit: &TurnCommit, at: Moment) -> Vec<Errand> {
+    fn turn_committed(&mut self, commit: &TurnCommit, called: Moment, at: Moment) -> Vec<Errand> {
         self.turns += 1;
-        let Some(held) = self.unlock(&commit.lock_token, "commit_turn", at) else { return Vec::new() };
+        let Some(held) = self.unlock(&commit.lock_token, "commit_turn", called, at) else {
+            return Vec::new();
+        };
         let (instance, execution_id) = (held.what.clone(), commit.execution_id);
         for item in &commit.worker_items {
             if let WorkItem::ActivityExecute { instance, execution_id, id, .. } = item {
@@ -170,14 +255,23 @@ impl Observer {
     }
 
     /// An activity was handed out.
-    pub(crate) fn work_fetched(&mut self, item: &WorkItem, token: &str, lasts: Duration, at: Moment) {
+    pub(crate) fn work_fetched(
+        &mut self,
+        item: &WorkItem,
+        token: &str,
+        lasts: Duration,
+        at: Moment,
+        clock: &SimClock,
+        standing: Standing,
+    ) {
         let WorkItem::ActivityExecute { instance, execution_id, id, .. } = item else {
             return self.violated(format!("a worker was handed {item:?}"));
         };
         let key = (instance.clone(), *execution_id, *id);
-        self.lock(format!("{key:?}"), token, lasts, at);
+        self.lock(format!("{key:?}"), token, lasts, at, clock, standing);
         self.check_wanted(&key, "was handed out");
-        if self.withdrawn.contains(&key) {
+        // One that was withdrawn after it was handed out, and before its worker heard of it, is gone from the store.
+        if standing != Standing::Void && self.withdrawn.contains(&key) {
             self.violated(format!("G2: activity {key:?} was handed out after the turn that withdrew it"));
         }
     }
@@ -194,29 +288,45 @@ impl Observer {
         }
     }
 
+    /// The outcome of an activity is on its way into the store.
+    pub(crate) fn outcome_sent(&mut self, completion: Option<&WorkItem>) {
+        let Some(item) = completion else { return };
+        match key_of(item) {
+            Some(key) => self.outcomes_sent.entry(key).or_default().push(item.clone()),
+            None => self.violated(format!("an activity was answered with {item:?}")),
+        }
+    }
+
     /// An activity's row was removed, with its outcome or without.
-    pub(crate) fn work_acked(&mut self, token: &str, completion: Option<&WorkItem>, at: Moment) {
-        self.unlock(token, "ack_work_item", at);
-        let (key, item) = match completion {
-            Some(
-                item @ (WorkItem::ActivityCompleted { instance, execution_id, id, .. }
-                | WorkItem::ActivityFailed { instance, execution_id, id, .. }),
-            ) => ((instance.clone(), *execution_id, *id), item),
-            Some(item) => return self.violated(format!("an activity was answered with {item:?}")),
-            None => return,
-        };
+    pub(crate) fn work_acked(
+        &mut self,
+        token: &str,
+        completion: Option<&WorkItem>,
+        called: Moment,
+        at: Moment,
+    ) {
+        self.unlock(token, "ack_work_item", called, at);
+        let Some((key, item)) = completion.and_then(|item| Some((key_of(item)?, item))) else { return };
         if let Some(earlier) = self.outcomes.insert(key.clone(), item.clone()) {
             self.violated(format!("G3: activity {key:?} has two outcomes: {earlier:?}, then {item:?}"));
         }
     }
 
+    /// The holder of a lock is about to give it back; somebody else may have it before the answer comes, if it comes.
+    pub(crate) fn lets_go(&mut self, token: &str, called: Moment) {
+        self.let_go.insert(token.to_owned(), self.refusal(token, called));
+    }
+
     /// A lock was given back.
     pub(crate) fn abandoned(&mut self, token: &str, at: Moment) {
-        self.unlock(token, "abandon", at);
+        if let Some(Some(refused)) = self.let_go.get(token) {
+            self.violated(format!("G4: abandon succeeded {refused}"));
+        }
+        self.release(token, at);
     }
 
     /// Locks were renewed, those that were answered with `true`.
-    pub(crate) fn renewed(&mut self, renewals: &[LockRenewal], renewed: &[bool], at: Moment) {
+    pub(crate) fn renewed(&mut self, renewals: &[LockRenewal], renewed: &[bool], called: Moment, at: Moment) {
         for (LockRenewal { kind, token, extend_for }, _) in
             renewals.iter().zip(renewed).filter(|(_, renewed)| **renewed)
         {
@@ -224,49 +334,81 @@ impl Observer {
                 LockKind::Orchestration => "renew_orchestration_item_lock",
                 LockKind::WorkItem => "renew_work_item_lock",
             };
-            self.check_held(token, operation, at);
+            if self.released.get(token).is_some_and(|released| *released >= called.monotonic) {
+                // It was renewed, and then given back, before the answer came.
+                continue;
+            }
+            self.check_held(token, operation, called);
             if let Some(held) = self.locks.get_mut(token) {
                 held.until = at.monotonic + *extend_for;
+                held.until_ms = held.until_ms.map(|_| at.now_ms + extend_for.as_millis() as u64);
             }
         }
     }
 
-    fn lock(&mut self, what: String, token: &str, lasts: Duration, at: Moment) {
+    fn lock(
+        &mut self,
+        what: String,
+        token: &str,
+        lasts: Duration,
+        at: Moment,
+        clock: &SimClock,
+        standing: Standing,
+    ) {
+        let until_ms = match standing {
+            Standing::Held => None,
+            Standing::HeldUntil { until_ms } => Some(until_ms),
+            // Whatever is done with it must be refused.
+            Standing::Void => return,
+        };
         let until = at.monotonic + lasts;
         if let Some(before) = self.holders.insert(what.clone(), token.to_owned())
+            && !self.let_go.contains_key(&before)
             && let Some(held) = self.locks.get(&before)
-            && at.monotonic < held.until
+            && held.excludes_others(at, clock)
         {
             let left = held.until - at.monotonic;
             self.violated(format!("G4: {what} was handed out though locked for another {left:?}"));
         }
-        if self.locks.insert(token.to_owned(), Held { what, until, since: at }).is_some() {
+        if self.locks.insert(token.to_owned(), Held { what, until, until_ms, since: at }).is_some() {
             self.violated(format!("G4: token {token} was handed out twice"));
         }
     }
 
-    fn unlock(&mut self, token: &str, operation: &str, at: Moment) -> Option<Held> {
-        self.check_held(token, operation, at);
+    fn unlock(&mut self, token: &str, operation: &str, called: Moment, at: Moment) -> Option<Held> {
+        self.check_held(token, operation, called);
+        self.release(token, at)
+    }
+
+    fn release(&mut self, token: &str, at: Moment) -> Option<Held> {
         let held = self.locks.remove(token)?;
+        self.released.insert(token.to_owned(), at.monotonic);
         if self.holders.get(&held.what).is_some_and(|holder| holder == token) {
             self.holders.remove(&held.what);
         }
         Some(held)
     }
 
-    /// Only the one who was handed a lock last, and only until it ends, may do anything with it.
-    fn check_held(&mut self, token: &str, operation: &str, at: Moment) {
-        let refused = match self.locks.get(token) {
-            None => "with an unknown lock".to_owned(),
-            Some(held) if held.until <= at.monotonic => {
-                format!("on {} with a lock that ended {:?} before", held.what, at.monotonic - held.until)
+    fn check_held(&mut self, token: &str, operation: &str, called: Moment) {
+        if let Some(refused) = self.refusal(token, called) {
+            self.violated(format!("G4: {operation} succeeded {refused}"));
+        }
+    }
+
+    /// Only the one who was handed a lock last, and only if it had not ended when the holder called, may do anything with
+    /// it; why others must not.
+    fn refusal(&self, token: &str, called: Moment) -> Option<String> {
+        match self.locks.get(token) {
+            None => Some("with an unknown lock".to_owned()),
+            Some(held) if held.until <= called.monotonic => {
+                let ended = called.monotonic - held.until;
+                Some(format!("on {} with a lock that ended {ended:?} before", held.what))
             }
             Some(held) if self.holders.get(&held.what).is_none_or(|holder| holder != token) => {
-                format!("on {} with a lock that somebody else had by then", held.what)
+                Some(format!("on {} with a lock that somebody else had by then", held.what))
             }
-            Some(_) => return,
-        };
-        self.violated(format!("G4: {operation} succeeded {refused}"));
+            Some(_) => None,
+        }
     }
 
     /// Which attempt of a retried step an activity is, counted from 0: the engine asks for the next one only when the
@@ -275,6 +417,17 @@ impl Observer {
         let attempts = self.flaky_attempts.entry(step.to_owned()).or_default();
         attempts.insert(activity_id);
         attempts.range(..activity_id).count() as u32
+    }
+}
+
+/// The activity that an outcome belongs to.
+fn key_of(outcome: &WorkItem) -> Option<ActivityKey> {
+    match outcome {
+        WorkItem::ActivityCompleted { instance, execution_id, id, .. }
+        | WorkItem::ActivityFailed { instance, execution_id, id, .. } => {
+            Some((instance.clone(), *execution_id, *id))
+        }
+        _ => None,
     }
 }
 

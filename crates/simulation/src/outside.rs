@@ -14,7 +14,7 @@ use crate::names;
 use crate::observer::Errand;
 use crate::plan::Root;
 use crate::scene::Scene;
-use crate::stormy_store::{Caller, StormyStore};
+use crate::stormy_store::{Caller, Seat, StormyStore};
 
 /// A client gives up waiting after this long, and asks again.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -58,7 +58,8 @@ pub(crate) struct Outside {
 impl Outside {
     pub(crate) fn new(scene: Arc<Scene>) -> Self {
         let caller = Caller { name: "client".to_owned(), clock: None, freeze_ms: 0 };
-        let store = StormyStore::new(Arc::clone(&scene), caller, Arc::new(Life::new()));
+        let life = Arc::new(Life::new());
+        let store = StormyStore::new(Arc::clone(&scene), caller, life, Seat::Clients);
         Self { scene, client: Client::new(Arc::new(store)), told: Arc::default() }
     }
 

@@ -7,7 +7,7 @@ use crate::chance::Chance;
 use crate::generate::root_program;
 use crate::program::Program;
 use crate::sabotage::Sabotage;
-use crate::weather::{FAULTS, Fault, Weather};
+use crate::weather::{DISK_FAULTS, FAULTS, Fault, Weather};
 
 /// How many nodes a world has.
 pub(crate) const NODES: usize = 3;
@@ -25,25 +25,6 @@ pub enum Theme {
     Clocks,
     /// R13: nodes are killed while random programs run.
     Programs,
-}
-
-impl Theme {
-    /// The test that runs seeds of this theme.
-    fn test(self) -> &'static str {
-        match self {
-            Self::Storms => "r1_",
-            Self::Clocks => "r8_",
-            Self::Programs => "r13_",
-        }
-    }
-
-    /// The command that runs one seed again.
-    pub(crate) fn command(self, seed: u64) -> String {
-        let test = self.test();
-        format!(
-            "EVERTURN_SIM_SEED={seed} EVERTURN_SIM_SEEDS=1 cargo test -p everturn-simulation --test it {test}"
-        )
-    }
 }
 
 /// Everything that happens in a world, except by chance.
@@ -113,6 +94,22 @@ impl Plan {
         let roots = roots.collect();
         Self { seed, nodes, roots, weather: weather(theme, &mut Chance::of(seed, "weather")), sabotage: None }
     }
+
+    /// The world of a seed in a store with a disk, which fails too.
+    pub fn on_disk(theme: Theme, seed: u64) -> Self {
+        let mut plan = Self::new(theme, seed);
+        let mut chance = Chance::of(seed, "disk weather");
+        for fault in DISK_FAULTS {
+            let strength = match theme {
+                Theme::Storms => chance.pick([0, 1, 2, 3]),
+                Theme::Clocks | Theme::Programs => chance.pick([0, 0, 1, 2]),
+            };
+            plan.weather.rates.insert(fault, strength * usual(fault));
+        }
+        // Batches are lost where the disk fails.
+        plan.weather.rates.remove(&Fault::LostBatch);
+        plan
+    }
 }
 
 impl NodePlan {
@@ -129,18 +126,22 @@ impl NodePlan {
     }
 }
 
-/// Each seed has weather of its own: some faults often, others not at all.
-fn weather(theme: Theme, chance: &mut Chance) -> Weather {
-    let usual = |fault: Fault| match fault {
+/// How likely a fault is where it happens at all.
+fn usual(fault: Fault) -> u64 {
+    match fault {
         Fault::ErrorBefore | Fault::ErrorAfter => 1_000,
         Fault::Late => 1_500,
         Fault::LostBatch => 3_000,
         Fault::CrashBefore | Fault::CrashAfter => 150,
         Fault::StallBefore | Fault::StallAfter | Fault::Freeze => 150,
-        Fault::Restart => 5,
+        Fault::Restart | Fault::StoreClock | Fault::PowerCut => 5,
         Fault::NodeClock => 20,
-        Fault::StoreClock => 5,
-    };
+        Fault::ReadError | Fault::WriteError | Fault::SyncError | Fault::DiskFull => 10,
+    }
+}
+
+/// Each seed has weather of its own: some faults often, others not at all.
+fn weather(theme: Theme, chance: &mut Chance) -> Weather {
     let mut rates: BTreeMap<Fault, u64> = BTreeMap::new();
     for fault in FAULTS {
         let strength = match (theme, fault) {

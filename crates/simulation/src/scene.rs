@@ -1,23 +1,26 @@
 //! What everything in a simulated world shares.
 
+use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use everturn::providers::memory::MemoryProvider;
-use everturn::providers::{Clock, TurnCommit};
+use everturn::providers::{Clock as _, Provider, TurnCommit};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 
-use crate::observer::{Errand, Moment, Observer};
+use crate::chance::Chance;
+use crate::life::Life;
+use crate::observer::{Errand, Histories, Moment, Observer};
 use crate::sabotage::{SPOILT_ONE_IN, Sabotage};
 use crate::sim_clock::SimClock;
+use crate::store::{Opened, Store};
 use crate::weather::{Fault, Sky};
 
 /// The store, the weather, the observer, and the record of it all.
 pub(crate) struct Scene {
-    pub(crate) store: Arc<MemoryProvider>,
+    pub(crate) store: Arc<dyn Store>,
     pub(crate) store_clock: Arc<SimClock>,
     origin: Instant,
     /// Whether every call is written down.
@@ -25,6 +28,12 @@ pub(crate) struct Scene {
     sabotage: Option<Sabotage>,
     books: Mutex<Books>,
     errands: mpsc::UnboundedSender<Errand>,
+    /// The store as clients have it open.
+    clients: Mutex<Arc<dyn Opened>>,
+    /// The processes that are up, by node.
+    lives: Mutex<BTreeMap<usize, Arc<Life>>>,
+    /// There is no power.
+    dark: AtomicBool,
     /// Things under way outside the nodes: messages on their way, calls of clients.
     under_way: AtomicUsize,
     /// Something was committed, or something under way has ended.
@@ -45,11 +54,11 @@ impl Scene {
         origin: Instant,
         is_traced: bool,
         sabotage: Option<Sabotage>,
-        store_clock: Arc<SimClock>,
+        (store, store_clock): (Arc<dyn Store>, Arc<SimClock>),
+        clients: Arc<dyn Opened>,
         sky: Sky,
         errands: mpsc::UnboundedSender<Errand>,
     ) -> Self {
-        let store = Arc::new(MemoryProvider::with_clock(Arc::clone(&store_clock) as Arc<dyn Clock>));
         let books = Books { sky, observer: Observer::default(), trace: String::new(), faults: String::new() };
         Self {
             store,
@@ -59,6 +68,9 @@ impl Scene {
             sabotage,
             books: Mutex::new(books),
             errands,
+            clients: Mutex::new(clients),
+            lives: Mutex::default(),
+            dark: AtomicBool::new(false),
             under_way: AtomicUsize::new(0),
             changed: Notify::new(),
         }
@@ -75,6 +87,11 @@ impl Scene {
             monotonic: self.store_clock.monotonic(),
             jumps: self.store_clock.jumps(),
         }
+    }
+
+    /// The clock of a node.
+    pub(crate) fn clock(&self, seed: u64, node: usize, skew_ms: i64) -> Arc<SimClock> {
+        Arc::new(SimClock::new(self.origin, skew_ms, Chance::of(seed, &format!("node {node}"))))
     }
 
     /// Writes a line of the trace, if there is one.
@@ -108,10 +125,89 @@ impl Scene {
         self.books().observer.violated(what);
     }
 
+    /// The provider that clients use, or used last.
+    pub(crate) fn clients_provider(&self) -> Arc<dyn Provider> {
+        self.clients().provider()
+    }
+
+    /// The store as clients have it open.
+    pub(crate) fn clients(&self) -> Arc<dyn Opened> {
+        Arc::clone(&self.clients.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Clients have the store open anew.
+    pub(crate) fn set_clients(&self, opened: Arc<dyn Opened>) {
+        *self.clients.lock().unwrap_or_else(PoisonError::into_inner) = opened;
+    }
+
+    fn lives(&self) -> MutexGuard<'_, BTreeMap<usize, Arc<Life>>> {
+        self.lives.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A process comes up on this node.
+    pub(crate) fn comes_up(&self, node: usize, life: &Arc<Life>) {
+        self.lives().insert(node, Arc::clone(life));
+    }
+
+    /// The process on this node is no more.
+    pub(crate) fn is_down(&self, node: usize) {
+        self.lives().remove(&node);
+        self.changed.notify_waiters();
+    }
+
+    /// Returns when no process is up.
+    pub(crate) async fn all_down(&self) {
+        loop {
+            let changed = self.changed.notified();
+            if self.lives().is_empty() {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    /// The power fails: every process dies.
+    pub(crate) fn go_dark(&self) {
+        self.dark.store(true, Ordering::SeqCst);
+        self.lives().values().for_each(|life| life.die());
+    }
+
+    /// The power is back.
+    pub(crate) fn light_up(&self) {
+        self.dark.store(false, Ordering::SeqCst);
+        self.changed.notify_waiters();
+    }
+
+    pub(crate) fn is_dark(&self) -> bool {
+        self.dark.load(Ordering::SeqCst)
+    }
+
+    /// Returns when there is power.
+    pub(crate) async fn power(&self) {
+        loop {
+            let changed = self.changed.notified();
+            if !self.is_dark() {
+                return;
+            }
+            changed.await;
+        }
+    }
+
     /// A turn is in the store.
     pub(crate) fn committed(&self, commit: &TurnCommit) {
         let moment = self.moment();
-        let errands = self.books().observer.turn_committed(commit, moment);
+        let errands = self.books().observer.turn_landed(commit, moment);
+        self.send_out(errands);
+    }
+
+    /// Everybody has died, and this is what is stored.
+    pub(crate) fn power_failed(&self, stored: &Histories) {
+        let moment = self.moment();
+        let errands = self.books().observer.power_failed(stored, moment);
+        self.send_out(errands);
+    }
+
+    fn send_out(&self, errands: Vec<Errand>) {
         for errand in errands {
             // Nobody to run errands any more: the world has ended.
             let _ = self.errands.send(errand);

@@ -1,8 +1,10 @@
 //! Making a failing plan small enough to be read.
 
+use crate::memory_store;
 use crate::plan::Plan;
 use crate::program::{Action, Ending, Program};
-use crate::world::{Outcome, run};
+use crate::store::Founder;
+use crate::world::{Outcome, run_on};
 
 /// How many worlds may be lived through to shrink one.
 const RUNS_MAX: u32 = 1_500;
@@ -11,7 +13,12 @@ const SKIES: u64 = 4;
 
 /// A smaller plan that breaks the same thing, and what became of it.
 pub fn shrink(plan: &Plan, broken: &str) -> (Plan, Outcome) {
-    let mut search = Search { best: plan.clone(), kind: kind_of(broken), runs: 0 };
+    shrink_on(memory_store::found, plan, broken)
+}
+
+/// The same in a store of one's own.
+pub fn shrink_on(found: Founder, plan: &Plan, broken: &str) -> (Plan, Outcome) {
+    let mut search = Search { found, best: plan.clone(), kind: kind_of(broken), runs: 0 };
     loop {
         let before = search.best.clone();
         search.fewer_roots();
@@ -19,7 +26,7 @@ pub fn shrink(plan: &Plan, broken: &str) -> (Plan, Outcome) {
         search.fewer_steps();
         search.plainer_ends();
         if search.best == before || search.runs >= RUNS_MAX {
-            let outcome = run(&search.best);
+            let outcome = run_on(found, &search.best);
             return (search.best, outcome);
         }
     }
@@ -32,6 +39,7 @@ fn kind_of(violation: &str) -> String {
 }
 
 struct Search {
+    found: Founder,
     best: Plan,
     kind: String,
     runs: u32,
@@ -47,7 +55,7 @@ impl Search {
             }
             plan.seed = seed.wrapping_add(sky.wrapping_mul(0x9E37_79B9));
             self.runs += 1;
-            if run(&plan).violations.iter().any(|violation| kind_of(violation) == self.kind) {
+            if run_on(self.found, &plan).violations.iter().any(|violation| kind_of(violation) == self.kind) {
                 self.best = plan;
                 return true;
             }

@@ -33,25 +33,46 @@ pub(crate) struct Caller {
     pub(crate) freeze_ms: u64,
 }
 
+/// Which provider a process uses.
+pub(crate) enum Seat {
+    /// Its own, as long as it lives.
+    Own(Arc<dyn Provider>),
+    /// The one that clients use at the time: they outlive every power cut.
+    Clients,
+}
+
 /// The store as one process sees it.
 pub(crate) struct StormyStore {
     scene: Arc<Scene>,
     caller: Caller,
     life: Arc<Life>,
+    seat: Seat,
 }
 
 impl StormyStore {
-    pub(crate) fn new(scene: Arc<Scene>, caller: Caller, life: Arc<Life>) -> Self {
-        Self { scene, caller, life }
+    pub(crate) fn new(scene: Arc<Scene>, caller: Caller, life: Arc<Life>, seat: Seat) -> Self {
+        Self { scene, caller, life, seat }
     }
 
-    fn inner(&self) -> &dyn Provider {
-        self.scene.store.as_ref()
+    fn inner(&self) -> Arc<dyn Provider> {
+        match &self.seat {
+            Seat::Own(provider) => Arc::clone(provider),
+            Seat::Clients => self.scene.clients_provider(),
+        }
+    }
+
+    /// An error as the caller hears it: who loses its provider by a power cut may try again.
+    fn heard(&self, name: &str, provider: &Arc<dyn Provider>, error: ProviderError) -> ProviderError {
+        if self.scene.is_dark() || !Arc::ptr_eq(provider, &self.inner()) {
+            return ProviderError::retryable(name, "the power failed");
+        }
+        error
     }
 
     /// Makes a call, with whatever goes wrong around it. `seen` is told of the answer in the moment it is true.
     async fn call<T>(
         &self,
+        provider: &Arc<dyn Provider>,
         call: Call,
         name: &'static str,
         subject: &str,
@@ -59,12 +80,32 @@ impl StormyStore {
         seen: impl FnOnce(&T),
     ) -> Result<T, ProviderError> {
         let fault = self.before(call, name, subject).await?;
-        let answer = inner.await;
+        let answer = inner.await.map_err(|error| self.heard(name, provider, error));
         if let Ok(answer) = &answer {
             seen(answer);
         }
         self.after(fault, name, subject, answer.as_ref().err()).await?;
         answer
+    }
+
+    /// Gives a lock back.
+    async fn abandon(
+        &self,
+        provider: &Arc<dyn Provider>,
+        name: &'static str,
+        token: &str,
+        inner: impl Future<Output = Result<(), ProviderError>>,
+    ) -> Result<(), ProviderError> {
+        let inner = async {
+            let called = self.scene.moment();
+            self.scene.books().observer.lets_go(token, called);
+            inner.await
+        };
+        let seen = |(): &()| {
+            let moment = self.scene.moment();
+            self.scene.books().observer.abandoned(token, moment);
+        };
+        self.call(provider, Call::Write, name, token, inner, seen).await
     }
 
     /// What happens before a call; the fault that is to follow it, or the error that comes in its place.
@@ -174,41 +215,69 @@ async fn take(delay_ms: u64) {
     }
 }
 
-async fn commit(scene: Arc<Scene>, commit: TurnCommit) -> Result<(), ProviderError> {
+async fn commit(
+    scene: Arc<Scene>,
+    provider: Arc<dyn Provider>,
+    commit: TurnCommit,
+) -> Result<(), ProviderError> {
     if scene.is_spoilt(Sabotage::RunsAhead) {
         for item in commit.worker_items.clone() {
-            scene.store.enqueue_for_worker(item).await?;
+            provider.enqueue_for_worker(item).await?;
         }
         return Err(ProviderError::retryable("commit_turn", "sabotaged"));
     }
-    let arriving = scene.arriving(commit.clone());
-    let answer = scene.store.commit_turn(&arriving).await;
-    if answer.is_ok() {
-        scene.committed(&commit);
+    let mut arriving = scene.arriving(commit.clone());
+    let called = scene.moment();
+    scene.books().observer.turn_sent(&commit, called);
+    // The moment it is durable others may go on with it, long before its own caller hears of it, if ever.
+    let (seen, sent, check_in) = (Arc::clone(&scene), commit.clone(), arriving.check_in.take());
+    arriving.check_in = Some(Arc::new(move || {
+        seen.committed(&sent);
+        if let Some(check_in) = &check_in {
+            check_in();
+        }
+    }));
+    let answer = provider.commit_turn(&arriving).await;
+    match &answer {
+        Ok(()) => scene.committed(&commit),
+        Err(error) if error.is_retryable() => {}
+        Err(_) => scene.books().observer.turn_refused(&commit),
     }
     answer
 }
 
-async fn ack(scene: Arc<Scene>, token: String, completion: Option<WorkItem>) -> Result<(), ProviderError> {
+async fn ack(
+    scene: Arc<Scene>,
+    provider: Arc<dyn Provider>,
+    token: String,
+    completion: Option<WorkItem>,
+) -> Result<(), ProviderError> {
     let mut arriving = completion.clone();
     if scene.is_spoilt(Sabotage::ChangesOutcomes)
         && let Some(WorkItem::ActivityCompleted { result, .. }) = &mut arriving
     {
         result.push('!');
     }
-    let answer = scene.store.ack_work_item(&token, arriving).await;
+    let called = scene.moment();
+    scene.books().observer.outcome_sent(completion.as_ref());
+    let answer = provider.ack_work_item(&token, arriving).await;
     if answer.is_ok() {
         let moment = scene.moment();
-        scene.books().observer.work_acked(&token, completion.as_ref(), moment);
+        scene.books().observer.work_acked(&token, completion.as_ref(), called, moment);
     }
     answer
 }
 
-async fn enqueue(scene: Arc<Scene>, item: WorkItem, delay: Option<Duration>) -> Result<(), ProviderError> {
+async fn enqueue(
+    scene: Arc<Scene>,
+    provider: Arc<dyn Provider>,
+    item: WorkItem,
+    delay: Option<Duration>,
+) -> Result<(), ProviderError> {
     if scene.is_spoilt(Sabotage::LosesMessages) {
         return Ok(());
     }
-    scene.store.enqueue_for_orchestrator(item, delay).await
+    provider.enqueue_for_orchestrator(item, delay).await
 }
 
 #[async_trait]
@@ -255,16 +324,15 @@ impl Provider for StormyStore {
         delay: Option<Duration>,
         ignore_attempt: bool,
     ) -> Result<(), ProviderError> {
-        let inner = self.inner().abandon_orchestration_item(token, delay, ignore_attempt);
-        let seen = |(): &()| {
-            let moment = self.scene.moment();
-            self.scene.books().observer.abandoned(token, moment);
-        };
-        self.call(Call::Write, "abandon_orchestration_item", token, inner, seen).await
+        let provider = self.inner();
+        let inner = provider.abandon_orchestration_item(token, delay, ignore_attempt);
+        self.abandon(&provider, "abandon_orchestration_item", token, inner).await
     }
 
     async fn read(&self, instance: &str) -> Result<Vec<Event>, ProviderError> {
-        self.call(Call::Read, "read", instance, self.inner().read(instance), |_| {}).await
+        let provider = self.inner();
+        let inner = provider.read(instance);
+        self.call(&provider, Call::Read, "read", instance, inner, |_| {}).await
     }
 
     async fn read_with_execution(
@@ -272,8 +340,9 @@ impl Provider for StormyStore {
         instance: &str,
         execution_id: u64,
     ) -> Result<Vec<Event>, ProviderError> {
-        let inner = self.inner().read_with_execution(instance, execution_id);
-        self.call(Call::Read, "read_with_execution", instance, inner, |_| {}).await
+        let provider = self.inner();
+        let inner = provider.read_with_execution(instance, execution_id);
+        self.call(&provider, Call::Read, "read_with_execution", instance, inner, |_| {}).await
     }
 
     async fn append_with_execution(
@@ -298,11 +367,14 @@ impl Provider for StormyStore {
     ) -> Result<Option<(WorkItem, String, u32)>, ProviderError> {
         const NAME: &str = "fetch_work_item";
         let fault = self.before(Call::Write, NAME, "").await?;
-        let fetch = self.inner().fetch_work_item(lock_timeout, poll_timeout, session, tag_filter);
+        let provider = self.inner();
+        let fetch = provider.fetch_work_item(lock_timeout, poll_timeout, session, tag_filter);
         let fetched = self.life.waiting(fetch).await?;
         let Some((item, token, _)) = &fetched else { return Ok(None) };
-        let moment = self.scene.moment();
-        self.scene.books().observer.work_fetched(item, token, lock_timeout, moment);
+        let (scene, moment) = (&self.scene, self.scene.moment());
+        let standing = scene.store.standing(LockKind::WorkItem, token);
+        let clock = &scene.store_clock;
+        scene.books().observer.work_fetched(item, token, lock_timeout, moment, clock, standing);
         let subject = match item {
             WorkItem::ActivityExecute { instance, execution_id, id, .. } => {
                 format!("{instance} x{execution_id} #{id} {token}")
@@ -316,11 +388,12 @@ impl Provider for StormyStore {
     async fn ack_work_item(&self, token: &str, completion: Option<WorkItem>) -> Result<(), ProviderError> {
         const NAME: &str = "ack_work_item";
         let fault = self.before(Call::Sent, NAME, token).await?;
-        let effect = ack(Arc::clone(&self.scene), token.to_owned(), completion);
+        let provider = self.inner();
+        let effect = ack(Arc::clone(&self.scene), Arc::clone(&provider), token.to_owned(), completion);
         if fault == Some(Fault::Late) {
             return self.send_late(NAME, token, effect);
         }
-        let answer = effect.await;
+        let answer = effect.await.map_err(|error| self.heard(NAME, &provider, error));
         self.after(fault, NAME, token, answer.as_ref().err()).await?;
         answer
     }
@@ -336,13 +409,15 @@ impl Provider for StormyStore {
         extend_for: Duration,
         idle_timeout: Duration,
     ) -> Result<usize, ProviderError> {
-        let inner = self.inner().renew_session_lock(owner_ids, extend_for, idle_timeout);
-        self.call(Call::Write, "renew_session_lock", "", inner, |_| {}).await
+        let provider = self.inner();
+        let inner = provider.renew_session_lock(owner_ids, extend_for, idle_timeout);
+        self.call(&provider, Call::Write, "renew_session_lock", "", inner, |_| {}).await
     }
 
     async fn cleanup_orphaned_sessions(&self, idle_timeout: Duration) -> Result<usize, ProviderError> {
-        let inner = self.inner().cleanup_orphaned_sessions(idle_timeout);
-        self.call(Call::Write, "cleanup_orphaned_sessions", "", inner, |_| {}).await
+        let provider = self.inner();
+        let inner = provider.cleanup_orphaned_sessions(idle_timeout);
+        self.call(&provider, Call::Write, "cleanup_orphaned_sessions", "", inner, |_| {}).await
     }
 
     async fn abandon_work_item(
@@ -351,12 +426,9 @@ impl Provider for StormyStore {
         delay: Option<Duration>,
         ignore_attempt: bool,
     ) -> Result<(), ProviderError> {
-        let inner = self.inner().abandon_work_item(token, delay, ignore_attempt);
-        let seen = |(): &()| {
-            let moment = self.scene.moment();
-            self.scene.books().observer.abandoned(token, moment);
-        };
-        self.call(Call::Write, "abandon_work_item", token, inner, seen).await
+        let provider = self.inner();
+        let inner = provider.abandon_work_item(token, delay, ignore_attempt);
+        self.abandon(&provider, "abandon_work_item", token, inner).await
     }
 
     async fn renew_orchestration_item_lock(
@@ -376,17 +448,21 @@ impl Provider for StormyStore {
         const NAME: &str = "enqueue_for_orchestrator";
         let subject = format!("{} {}", everturn::runtime::kind_of(&item), item.instance());
         let fault = self.before(Call::Sent, NAME, &subject).await?;
-        let effect = enqueue(Arc::clone(&self.scene), item, delay);
+        let provider = self.inner();
+        let effect = enqueue(Arc::clone(&self.scene), Arc::clone(&provider), item, delay);
         if fault == Some(Fault::Late) {
             return self.send_late(NAME, &subject, effect);
         }
-        let answer = effect.await;
+        let answer = effect.await.map_err(|error| self.heard(NAME, &provider, error));
         self.after(fault, NAME, &subject, answer.as_ref().err()).await?;
         answer
     }
 
     fn as_management_capability(&self) -> Option<&dyn ProviderAdmin> {
-        self.inner().as_management_capability()
+        match &self.seat {
+            Seat::Own(provider) => provider.as_management_capability(),
+            Seat::Clients => None,
+        }
     }
 
     async fn get_custom_status(
@@ -394,23 +470,27 @@ impl Provider for StormyStore {
         instance: &str,
         last_seen_version: u64,
     ) -> Result<Option<(Option<String>, u64)>, ProviderError> {
-        let inner = self.inner().get_custom_status(instance, last_seen_version);
-        self.call(Call::Read, "get_custom_status", instance, inner, |_| {}).await
+        let provider = self.inner();
+        let inner = provider.get_custom_status(instance, last_seen_version);
+        self.call(&provider, Call::Read, "get_custom_status", instance, inner, |_| {}).await
     }
 
     async fn get_kv_value(&self, instance: &str, key: &str) -> Result<Option<String>, ProviderError> {
-        let inner = self.inner().get_kv_value(instance, key);
-        self.call(Call::Read, "get_kv_value", instance, inner, |_| {}).await
+        let provider = self.inner();
+        let inner = provider.get_kv_value(instance, key);
+        self.call(&provider, Call::Read, "get_kv_value", instance, inner, |_| {}).await
     }
 
     async fn get_kv_all_values(&self, instance: &str) -> Result<HashMap<String, String>, ProviderError> {
-        let inner = self.inner().get_kv_all_values(instance);
-        self.call(Call::Read, "get_kv_all_values", instance, inner, |_| {}).await
+        let provider = self.inner();
+        let inner = provider.get_kv_all_values(instance);
+        self.call(&provider, Call::Read, "get_kv_all_values", instance, inner, |_| {}).await
     }
 
     async fn get_instance_stats(&self, instance: &str) -> Result<Option<SystemStats>, ProviderError> {
-        let inner = self.inner().get_instance_stats(instance);
-        self.call(Call::Read, "get_instance_stats", instance, inner, |_| {}).await
+        let provider = self.inner();
+        let inner = provider.get_instance_stats(instance);
+        self.call(&provider, Call::Read, "get_instance_stats", instance, inner, |_| {}).await
     }
 
     fn payload_bytes_max(&self) -> usize {
@@ -433,18 +513,21 @@ impl Provider for StormyStore {
     ) -> Result<Option<FetchedTurn>, ProviderError> {
         const NAME: &str = "fetch_turn";
         let fault = self.before(Call::FetchTurn, NAME, "").await?;
-        let fetch = self.inner().fetch_turn(lock_timeout, poll_timeout, filter, warm);
+        let provider = self.inner();
+        let fetch = provider.fetch_turn(lock_timeout, poll_timeout, filter, warm);
         let fetched = self.life.waiting(fetch).await?;
         let Some(turn) = &fetched else { return Ok(None) };
         let (moment, token) = (self.scene.moment(), turn.lock_token.as_str());
-        self.scene.books().observer.turn_fetched(turn, lock_timeout, moment, &self.scene.store_clock);
+        let standing = self.scene.store.standing(LockKind::Orchestration, token);
+        let clock = &self.scene.store_clock;
+        self.scene.books().observer.turn_fetched(turn, lock_timeout, moment, clock, standing);
         let heat = if turn.warm.is_some() { "warm" } else { "cold" };
         let (instance, messages) = (&turn.item.instance, turn.item.messages.len());
         let subject = format!("{instance} x{} {heat} {messages} messages {token}", turn.item.execution_id);
         if fault == Some(Fault::LostBatch) && turn.warm.is_some() {
             self.fault(Fault::LostBatch, NAME, &subject);
-            if self.inner().abandon_orchestration_item(token, None, true).await.is_ok() {
-                self.scene.books().observer.abandoned(token, moment);
+            if provider.abandon_orchestration_item(token, None, true).await.is_ok() {
+                self.scene.books().observer.abandoned(token, moment, moment);
             }
         }
         self.after(fault, NAME, &subject, None).await?;
@@ -456,11 +539,12 @@ impl Provider for StormyStore {
         let last = turn.history_delta.last().map_or(0, Event::event_id);
         let subject = format!("{} x{} up to {last}", turn.lock_token, turn.execution_id);
         let fault = self.before(Call::Sent, NAME, &subject).await?;
-        let effect = commit(Arc::clone(&self.scene), turn.clone());
+        let provider = self.inner();
+        let effect = commit(Arc::clone(&self.scene), Arc::clone(&provider), turn.clone());
         if fault == Some(Fault::Late) {
             return self.send_late(NAME, &subject, effect);
         }
-        let answer = effect.await;
+        let answer = effect.await.map_err(|error| self.heard(NAME, &provider, error));
         self.after(fault, NAME, &subject, answer.as_ref().err()).await?;
         answer
     }
@@ -472,10 +556,11 @@ impl Provider for StormyStore {
             Ok(fault) => fault,
             Err(error) => return failed(error),
         };
+        let called = self.scene.moment();
         let answers = self.inner().renew_locks(renewals).await;
         let renewed: Vec<bool> = answers.iter().map(Result::is_ok).collect();
         let moment = self.scene.moment();
-        self.scene.books().observer.renewed(renewals, &renewed, moment);
+        self.scene.books().observer.renewed(renewals, &renewed, called, moment);
         match self.after(fault, NAME, &format!("{renewed:?}"), None).await {
             Ok(()) => answers,
             Err(error) => failed(error),
@@ -483,7 +568,9 @@ impl Provider for StormyStore {
     }
 
     async fn read_status(&self, instance: &str) -> Result<OrchestrationStatus, ProviderError> {
-        self.call(Call::Read, "read_status", instance, self.inner().read_status(instance), |_| {}).await
+        let provider = self.inner();
+        let inner = provider.read_status(instance);
+        self.call(&provider, Call::Read, "read_status", instance, inner, |_| {}).await
     }
 
     fn watch_instance(&self, instance: &str) -> InstanceWatch {
@@ -494,7 +581,8 @@ impl Provider for StormyStore {
         &self,
         instance: &str,
     ) -> Result<Option<(String, String)>, ProviderError> {
-        let inner = self.inner().read_orchestration_name(instance);
-        self.call(Call::Read, "read_orchestration_name", instance, inner, |_| {}).await
+        let provider = self.inner();
+        let inner = provider.read_orchestration_name(instance);
+        self.call(&provider, Call::Read, "read_orchestration_name", instance, inner, |_| {}).await
     }
 }

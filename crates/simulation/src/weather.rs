@@ -31,6 +31,17 @@ pub enum Fault {
     NodeClock,
     /// The wall clock of the store is set.
     StoreClock,
+    /// Reads of the disk fail.
+    ReadError,
+    /// Writes of the disk fail.
+    WriteError,
+    /// What was written does not reach the disk, or not all of it.
+    SyncError,
+    /// The disk is full.
+    DiskFull,
+    /// The power fails, in the middle of whatever happens: everybody dies, and what was not synced is lost, torn or out
+    /// of order.
+    PowerCut,
 }
 
 /// All kinds of fault, to be gone through.
@@ -49,10 +60,14 @@ pub(crate) const FAULTS: [Fault; 12] = [
     Fault::StoreClock,
 ];
 
+/// Those of a disk, for stores that have one.
+pub(crate) const DISK_FAULTS: [Fault; 5] =
+    [Fault::ReadError, Fault::WriteError, Fault::SyncError, Fault::DiskFull, Fault::PowerCut];
+
 /// How likely each fault is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Weather {
-    /// Of a hundred thousand calls (for restarts and clocks: of a thousand tenths of a second) so many.
+    /// Of a hundred thousand calls (for restarts, clocks and disks: of a thousand tenths of a second) so many.
     pub rates: BTreeMap<Fault, u64>,
     /// No more faults than this altogether.
     pub faults_max: u64,
@@ -85,6 +100,9 @@ impl Call {
             Fault::Late => self == Self::Sent,
             Fault::LostBatch => self == Self::FetchTurn,
             Fault::Restart | Fault::NodeClock | Fault::StoreClock => false,
+            Fault::ReadError | Fault::WriteError | Fault::SyncError | Fault::DiskFull | Fault::PowerCut => {
+                false
+            }
         }
     }
 }

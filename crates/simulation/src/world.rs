@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
+use everturn::providers::Clock;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -13,13 +14,17 @@ use crate::chance::Chance;
 use crate::checks;
 use crate::counts::Counts;
 use crate::interpreter::FAR;
+use crate::memory_store;
 use crate::model::{Expectations, expect};
 use crate::node::Machine;
+use crate::observer::Errand;
 use crate::outside::Outside;
 use crate::plan::Plan;
+use crate::power;
 use crate::scene::Scene;
 use crate::sim_clock::SimClock;
-use crate::weather::{Fault, Sky};
+use crate::store::{Founder, Store};
+use crate::weather::{DISK_FAULTS, Fault, Sky};
 
 /// When the weather calms down, if it has not before.
 const CALM_AFTER: Duration = Duration::from_secs(90);
@@ -52,32 +57,64 @@ pub struct Outcome {
 /// assert!(outcome.violations.is_empty(), "{:#?}", outcome.violations);
 /// ```
 pub fn run(plan: &Plan) -> Outcome {
-    run_world(plan, false).0
+    run_on(memory_store::found, plan)
+}
+
+/// Lives through a plan in a store of one's own.
+pub fn run_on(found: Founder, plan: &Plan) -> Outcome {
+    run_world(found, plan, false).0
 }
 
 /// The same, and writes everything down: every call and every fault, one a line, and what is stored in the end.
 pub fn run_traced(plan: &Plan) -> (Outcome, String) {
-    run_world(plan, true)
+    run_traced_on(memory_store::found, plan)
 }
 
-fn run_world(plan: &Plan, is_traced: bool) -> (Outcome, String) {
+/// The same in a store of one's own.
+pub fn run_traced_on(found: Founder, plan: &Plan) -> (Outcome, String) {
+    run_world(found, plan, true)
+}
+
+fn run_world(found: Founder, plan: &Plan, is_traced: bool) -> (Outcome, String) {
     let world = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
-    match world {
-        Ok(world) => world.block_on(live(plan, is_traced)),
-        Err(error) => {
-            let violations = vec![format!("no world could be made: {error}")];
-            let (counts, faults, took) = (Counts::default(), String::new(), Duration::ZERO);
-            (Outcome { violations, counts, faults, took }, String::new())
+    let lived = match world {
+        Ok(world) => {
+            let (lived, store) = world.block_on(live(found, plan, is_traced));
+            // Whatever still has the store open goes first.
+            drop(world);
+            drop(store);
+            lived
         }
-    }
+        Err(error) => Err(format!("no world could be made: {error}")),
+    };
+    lived.unwrap_or_else(|error| {
+        let (counts, faults, took) = (Counts::default(), String::new(), Duration::ZERO);
+        (Outcome { violations: vec![error], counts, faults, took }, String::new())
+    })
 }
 
-async fn live(plan: &Plan, is_traced: bool) -> (Outcome, String) {
+async fn live(
+    found: Founder,
+    plan: &Plan,
+    is_traced: bool,
+) -> (Result<(Outcome, String), String>, Arc<dyn Store>) {
     let origin = Instant::now();
-    let clock = |skew_ms, who: &str| Arc::new(SimClock::new(origin, skew_ms, Chance::of(plan.seed, who)));
+    let store_clock = Arc::new(SimClock::new(origin, 0, Chance::of(plan.seed, "store")));
+    let store = found(Arc::clone(&store_clock) as Arc<dyn Clock>, plan);
+    let clients = match store.open().await {
+        Ok(clients) => clients,
+        Err(error) => return (Err(format!("the store could not be opened: {error}")), store),
+    };
     let sky = Sky::new(plan.weather.clone(), Chance::of(plan.seed, "sky"));
     let (errands, errands_to_run) = mpsc::unbounded_channel();
-    let scene = Arc::new(Scene::new(origin, is_traced, plan.sabotage, clock(0, "store"), sky, errands));
+    let stored = (Arc::clone(&store), store_clock);
+    let scene = Arc::new(Scene::new(origin, is_traced, plan.sabotage, stored, clients, sky, errands));
+    let lived = live_in(Arc::clone(&scene), plan, errands_to_run).await;
+    scene.clients().kill().await;
+    (Ok((lived, if is_traced { trace(&scene) } else { String::new() })), store)
+}
+
+async fn live_in(scene: Arc<Scene>, plan: &Plan, errands_to_run: mpsc::UnboundedReceiver<Errand>) -> Outcome {
     let mut expectations = Expectations::new();
     for root in plan.roots.iter().filter(|root| root.cancel_after_ms.is_none()) {
         expect(&mut expectations, &root.id, &root.program);
@@ -89,7 +126,7 @@ async fn live(plan: &Plan, is_traced: bool) -> (Outcome, String) {
     let mut machines = Vec::new();
     let mut controls = Vec::new();
     for (index, node) in plan.nodes.iter().enumerate() {
-        let (clock, restart) = (clock(node.skew_ms, &format!("node {index}")), Arc::new(Notify::new()));
+        let (clock, restart) = (scene.clock(plan.seed, index, node.skew_ms), Arc::new(Notify::new()));
         controls.push((Arc::clone(&clock), Arc::clone(&restart)));
         let machine = Machine { scene: Arc::clone(&scene), index, plan: node.clone(), clock, restart };
         machines.push(tokio::spawn(machine.run(stop.clone())));
@@ -97,9 +134,12 @@ async fn live(plan: &Plan, is_traced: bool) -> (Outcome, String) {
     for root in &plan.roots {
         outside.drive(root.clone());
     }
+    let power = tokio::spawn(power::watch(Arc::clone(&scene)));
     let chaos = tokio::spawn(chaos(Arc::clone(&scene), controls));
     let all_ended = end(&scene, &expectations).await;
     chaos.abort();
+    calm_down(&scene);
+    scene.power().await;
     if all_ended {
         drain(&scene).await;
     }
@@ -109,8 +149,16 @@ async fn live(plan: &Plan, is_traced: bool) -> (Outcome, String) {
             scene.violated(format!("a node panicked: {error}"));
         }
     }
+    power.abort();
     checks::check(&scene, &expectations, &outside.take_told()).await;
-    (outcome(plan, &scene, &expectations), if is_traced { trace(&scene) } else { String::new() })
+    outcome(plan, &scene, &expectations)
+}
+
+/// From now on nothing goes wrong.
+fn calm_down(scene: &Scene) {
+    scene.books().sky.calm_down();
+    scene.store.heal();
+    tell_of_the_disk(scene);
 }
 
 /// Waits until everything has ended: calmly at last, so that it must.
@@ -132,33 +180,48 @@ async fn end(scene: &Scene, expectations: &Expectations) -> bool {
     if timeout(CALM_AFTER, &mut all_ended).await.is_ok() {
         return true;
     }
-    scene.books().sky.calm_down();
+    calm_down(scene);
     scene.note(format_args!("calm"));
     timeout(END_WITHIN, all_ended).await.is_ok()
 }
 
 /// Lets the last timers come due, and waits until the queues are empty.
 async fn drain(scene: &Scene) {
-    scene.books().sky.calm_down();
     scene.store_clock.jump(2 * FAR.as_millis() as i64);
     let deadline = Instant::now() + DRAIN_WITHIN;
     while Instant::now() < deadline {
         let instances: Vec<String> = scene.books().observer.started.iter().cloned().collect();
-        let is_left = |instance: &String| {
-            !scene.store.message_attempts(instance).is_empty()
-                || !scene.store.work_item_attempts(instance).is_empty()
-        };
-        if !instances.iter().any(is_left) {
+        if !instances.iter().any(|instance| scene.store.rows_left(instance) > 0) {
             return;
         }
         sleep(Duration::from_millis(200)).await;
     }
 }
 
-/// Sets clocks and restarts nodes.
+/// Lets faults of the disk begin.
+fn strike_the_disk(scene: &Scene) {
+    for fault in DISK_FAULTS {
+        let mut books = scene.books();
+        if books.sky.happens(fault) {
+            scene.store.strike(fault, books.sky.chance());
+        }
+    }
+    tell_of_the_disk(scene);
+}
+
+/// Writes down which faults of the disk took effect.
+fn tell_of_the_disk(scene: &Scene) {
+    let effects = scene.store.tick(scene.books().sky.chance());
+    for (fault, what) in effects {
+        scene.fault(fault, format_args!("{what}"));
+    }
+}
+
+/// Sets clocks, restarts nodes, and lets the disk fail.
 async fn chaos(scene: Arc<Scene>, controls: Vec<(Arc<SimClock>, Arc<Notify>)>) {
     loop {
         sleep(CHAOS_EVERY).await;
+        strike_the_disk(&scene);
         for (index, (clock, restart)) in controls.iter().enumerate() {
             let (restarts, jumps) = {
                 let mut books = scene.books();
@@ -205,7 +268,6 @@ fn outcome(plan: &Plan, scene: &Scene, expectations: &Expectations) -> Outcome {
     let roots = plan.roots.iter().map(|root| &root.id);
     let instances: BTreeSet<&String> = roots.chain(expectations.keys()).chain(&observer.started).collect();
     let counts = Counts {
-        seeds: 1,
         nodes: plan.nodes.len() as u64,
         instances: instances.len() as u64,
         instances_ended: instances.iter().filter(|i| observer.ended.contains(**i)).count() as u64,

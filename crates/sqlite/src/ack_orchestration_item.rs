@@ -1,6 +1,6 @@
 //! `ack_orchestration_item` and `commit_turn`: everything a turn decided, whole or not at all.
 
-use everturn_core::{Event, EventKind, WorkItem};
+use everturn_core::{Bug, Event, EventKind, WorkItem, planted};
 use everturn_provider::{
     CheckIn, ExecutionMetadata, ProviderError, ScheduledActivityIdentifier, Stamp, TurnCommit,
 };
@@ -148,6 +148,9 @@ impl Verb for CommitTurn {
         history::check_new(scope.conn, key, self.execution_id, &self.delta)?;
         scope.conn.prepare_cached(DELETE_TAGGED)?.execute([key])?;
         self.write_execution(scope, key)?;
+        if planted(Bug::SplitCommit) {
+            scope.conn.execute_batch("COMMIT; BEGIN IMMEDIATE")?;
+        }
         self.write_queues(scope)?;
         let names = self.names();
         // From the first event of the first execution on, messages need no start among them.

@@ -1,6 +1,6 @@
 //! `ack_work_item`: the activity goes, its completion comes.
 
-use everturn_core::WorkItem;
+use everturn_core::{Bug, WorkItem, planted};
 use everturn_provider::ProviderError;
 
 use crate::inbox::{self, Message};
@@ -54,7 +54,9 @@ impl Verb for AckWorkItem {
         let token = &self.token;
         let seq = row_of(token).ok_or_else(|| unknown_token(token))?;
         let (stored, session) = locks::work_lock(scope, seq)?.ok_or_else(|| unknown_token(token))?;
-        locks::check(scope, &stored, token, self.called)?;
+        if !planted(Bug::OutcomeUnchecked) {
+            locks::check(scope, &stored, token, self.called)?;
+        }
         scope.conn.prepare_cached(DELETE_ACTIVITY)?.execute([seq])?;
         if let Some(completion) = &self.completion {
             inbox::insert(scope, completion, None)?;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use everturn_core::SemverRange;
+use everturn_core::{Bug, SemverRange, planted};
 use everturn_provider::LockKind;
 
 use crate::batch::{Assignments, Batch, Lost};
@@ -168,6 +168,7 @@ impl Writer {
                 assigned = turn;
                 Ok(true)
             }
+            Err(Failure::Refused(_)) if planted(Bug::DamageBlocksOthers) => Err(rusqlite::Error::InvalidQuery),
             Err(Failure::Refused(error)) => {
                 refusal = Some(error);
                 Ok(false)
@@ -242,7 +243,11 @@ impl Writer {
                 (Some(work), true) => {
                     let Some(waiter) = self.work.take(place) else { break };
                     batch.operations += 1;
-                    batch.assigned.work.push((waiter, work));
+                    if planted(Bug::ActivityBeforeCommit) {
+                        self.answer_work(waiter, work);
+                    } else {
+                        batch.assigned.work.push((waiter, work));
+                    }
                 }
                 _ => {
                     in_vain.push(place);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use rusqlite::{Connection, OpenFlags};
 use tokio::sync::{oneshot, watch};
+use tokio::task::AbortHandle;
 
 use crate::error::SqliteError;
 use crate::mailbox::Mailbox;
@@ -27,13 +28,21 @@ pub(crate) fn connect(path: &Path, flags: OpenFlags, vfs: Option<&str>) -> rusql
     }
 }
 
-/// Opens the database and starts its writer; returns what becomes true when the writer has ended.
+/// A writer at work.
+pub(crate) struct Started {
+    /// Becomes true when the writer has ended.
+    pub(crate) ended: watch::Receiver<bool>,
+    /// The writer, if it is a task.
+    pub(crate) task: Option<AbortHandle>,
+}
+
+/// Opens the database and starts its writer.
 pub(crate) async fn start(
     location: Location,
     options: SqliteOptions,
     mailbox: Arc<Mailbox>,
     shared: Arc<Shared>,
-) -> Result<watch::Receiver<bool>, SqliteError> {
+) -> Result<Started, SqliteError> {
     if options.writer_in_task {
         return start_task(location, &options, mailbox, shared);
     }
@@ -60,7 +69,7 @@ pub(crate) async fn start(
     match is_open.await {
         Ok(Ok(mut unattended)) => {
             unattended.0 = None;
-            Ok(ended)
+            Ok(Started { ended, task: None })
         }
         Ok(Err(error)) => Err(error),
         Err(_) => Err(SqliteError::closed("opening: the writer's thread ended")),
@@ -73,20 +82,20 @@ fn start_task(
     options: &SqliteOptions,
     mailbox: Arc<Mailbox>,
     shared: Arc<Shared>,
-) -> Result<watch::Receiver<bool>, SqliteError> {
+) -> Result<Started, SqliteError> {
     let (end, ended) = watch::channel(false);
     let (writer, lock) = open(&location, options, Arc::clone(&mailbox), shared)?;
     let end = End { mailbox: Arc::clone(&mailbox), location, end };
     // Aborted or not, everything of it goes in this order: the writer with its connection, the lock, the word of its end.
     let owned = (writer, lock, end);
     // It ends when the mailbox is closed, and `ended` is how that is waited for.
-    drop(tokio::spawn(async move {
+    let task = tokio::spawn(async move {
         let (writer, lock, end) = owned;
         let _end = end;
         let _lock = lock;
         writer_task::run(writer, &mailbox).await;
-    }));
-    Ok(ended)
+    });
+    Ok(Started { ended, task: Some(task.abort_handle()) })
 }
 
 /// Ends the writer if whoever opened the database left before it had it.

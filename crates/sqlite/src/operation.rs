@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use everturn_core::{Bug, planted};
 use everturn_provider::{Clock, ProviderError};
 use rusqlite::{Connection, ErrorCode};
 use tokio::sync::oneshot;
@@ -191,7 +192,10 @@ impl<V: Verb> Operation for Call<V> {
             Err(Failure::Storage(error)) => return Err(error),
         };
         let done = outcome.is_ok();
-        self.outcome = Some(outcome);
+        match self.reply.take_if(|_| planted(Bug::AnsweredBeforeCommit)) {
+            Some(reply) => drop(reply.send(outcome)),
+            None => self.outcome = Some(outcome),
+        }
         Ok(done)
     }
 

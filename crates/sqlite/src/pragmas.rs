@@ -1,5 +1,6 @@
 //! How each connection is set up. Every pragma is read back: SQLite ignores a value it does not know.
 
+use everturn_core::{Bug, planted};
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 
@@ -32,6 +33,7 @@ pub(crate) fn set_up_writer(
     if in_file {
         set(conn, "journal_mode", "WAL", "wal")?;
         let level = match synchronous {
+            Synchronous::Full if planted(Bug::WeakerSync) => ("NORMAL", "1"),
             Synchronous::Full => ("FULL", "2"),
             Synchronous::Normal => ("NORMAL", "1"),
         };

@@ -14,6 +14,7 @@ use everturn_provider::{
 };
 use rusqlite::Connection;
 use tokio::sync::{oneshot, watch};
+use tokio::task::AbortHandle;
 
 use crate::abandon_orchestration_item::AbandonTurn;
 use crate::abandon_work_item::AbandonWorkItem;
@@ -59,6 +60,8 @@ pub struct SqliteProvider {
     payload_bytes_max: usize,
     next_waiter: AtomicU64,
     ended: watch::Receiver<bool>,
+    /// The writer, if it is a task.
+    task: Option<AbortHandle>,
 }
 
 impl std::fmt::Debug for SqliteProvider {
@@ -95,9 +98,10 @@ impl SqliteProvider {
         };
         let clock = Arc::clone(&options.clock);
         let payload_bytes_max = options.payload_bytes_max;
-        let ended = open::start(location, options, Arc::clone(&mailbox), Arc::clone(&shared)).await?;
+        let open::Started { ended, task } =
+            open::start(location, options, Arc::clone(&mailbox), Arc::clone(&shared)).await?;
         let next_waiter = AtomicU64::new(0);
-        Ok(Self { mailbox, shared, clock, readers, payload_bytes_max, next_waiter, ended })
+        Ok(Self { mailbox, shared, clock, readers, payload_bytes_max, next_waiter, ended, task })
     }
 
     /// Moves the write-ahead log into the database file. Does nothing for a database in memory.
@@ -119,6 +123,16 @@ impl SqliteProvider {
         let mut ended = self.ended.clone();
         // An error means that the writer is gone, which is what is waited for.
         drop(ended.wait_for(|ended| *ended).await);
+    }
+
+    /// Ends a writer that is a task where it stands, as the death of its process would: what it was given and has not
+    /// begun never happens. Waits until the file is closed.
+    #[doc(hidden)]
+    pub async fn kill(&self) {
+        if let Some(task) = &self.task {
+            task.abort();
+        }
+        self.close().await;
     }
 
     fn begin_closing(&self) {

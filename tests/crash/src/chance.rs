@@ -38,3 +38,8 @@ impl Chance {
         self.below(100) < percent
     }
 }
+
+/// The sequence of a case.
+pub fn chance(seed: u64) -> Chance {
+    Chance::new(seed.wrapping_mul(0xA076_1D64_78BD_642F))
+}

@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use everturn::{Event, EventKind, build_child_instance_id};
 use everturn_core::WorkItem;
 
+use crate::agreement::{disagreements, kv_of, status_of};
 use crate::ledger::{Known, Outcome, Told};
-use crate::tables::{Execution, Tables};
+use crate::tables::Tables;
 
 /// Looks at the same store again and again; what was written once must stay.
 #[derive(Default)]
@@ -25,9 +26,11 @@ impl Inspector {
         self.executions_agree_with_their_histories(tables);
         self.everything_asked_for_is_somewhere_once(tables);
         self.messages_in_hand_are_held(tables);
+        self.nothing_is_recorded_twice(tables, known);
         self.what_was_accepted_is_there(tables, known);
         self.activities_ran_for_committed_turns(tables, known);
         self.found.extend(known.refusals.iter().map(|refusal| format!("refused for good: {refusal}")));
+        self.found.extend(known.wrong.iter().cloned());
         self.settle()
     }
 
@@ -44,6 +47,7 @@ impl Inspector {
                 other => self.found.push(format!("{id} ({:?}) ended with {other:?}", told.plan)),
             }
         }
+        self.everybody_has_ended(tables);
         for message in &tables.messages {
             self.found.push(format!("a message is left over: {:?}", message.item));
         }
@@ -54,6 +58,22 @@ impl Inspector {
             self.found.push(format!("{id} is locked for ever"));
         }
         self.settle()
+    }
+
+    /// Children and detached instances too. Nobody cancels those that nobody waits for.
+    fn everybody_has_ended(&mut self, tables: &Tables) {
+        for id in tables.instances.keys() {
+            if !tables.has_ended(id) {
+                self.found.push(format!("{id} has not ended"));
+            }
+        }
+        for instance in tables.executions.values().flat_map(|execution| &execution.events).filter_map(chained)
+        {
+            if !matches!(ending(tables, instance), Some(Outcome::Completed(output)) if output.starts_with("s0#"))
+            {
+                self.found.push(format!("{instance}, which lives on its own, did not end well"));
+            }
+        }
     }
 
     fn settle(&mut self) -> Result<(), String> {
@@ -89,6 +109,14 @@ impl Inspector {
                 self.found.push(format!("{id} is at {:?}, and has {last:?}", instance.current_execution_id));
             }
             let Some((number, execution)) = tables.executions_of(id).last() else { continue };
+            let histories = || tables.executions_of(id).flat_map(|(_, execution)| &execution.events);
+            let (status, kv) = (status_of(histories()), kv_of(histories()));
+            if instance.custom_status != status {
+                self.found.push(format!("{id} says {:?}, and said {status:?}", instance.custom_status));
+            }
+            if instance.kv != kv {
+                self.found.push(format!("the keys of {id} are {:?}, and were set to {kv:?}", instance.kv));
+            }
             let successors =
                 tables.messages_to(id).filter(|item| matches!(item, WorkItem::ContinueAsNew { .. }));
             let expected = usize::from(execution.status == "ContinuedAsNew");
@@ -117,12 +145,48 @@ impl Inspector {
                     EventKind::SubOrchestrationScheduled { instance, .. } => {
                         ("child", child_places(tables, &events, of, instance))
                     }
+                    EventKind::OrchestrationChained { instance, .. } => {
+                        let places = detached_places(tables, instance);
+                        if places != 1 {
+                            self.found.push(format!("{instance} of {id} is in {places} places"));
+                        }
+                        continue;
+                    }
                     _ => continue,
                 };
                 let due = running && !cancelled.contains(&event.event_id);
                 if places > 1 || (due && places == 0) {
                     self.found
                         .push(format!("{what} {} of {id} ({number}) is in {places} places", event.event_id));
+                }
+            }
+        }
+    }
+
+    /// What was sent so many times has come at most so many times, whatever was answered.
+    fn nothing_is_recorded_twice(&mut self, tables: &Tables, known: &Known) {
+        for (id, told) in &known.instances {
+            let asked = |message: &str| told.asked.get(message).copied().unwrap_or(0);
+            for (message, came) in arrivals(tables, id) {
+                if came > asked(&message) {
+                    let sent = asked(&message);
+                    self.found.push(format!("{message} was sent to {id} {sent} times and came {came} times"));
+                }
+            }
+        }
+        for ((id, number), execution) in &tables.executions {
+            let mut cancelled = BTreeSet::new();
+            for (event, _) in &execution.events {
+                let once = match &event.kind {
+                    EventKind::ActivityCancelRequested { .. }
+                    | EventKind::SubOrchestrationCancelRequested { .. }
+                    | EventKind::ExternalSubscribedCancelled { .. }
+                    | EventKind::QueueSubscriptionCancelled { .. } => cancelled.insert(event.source_event_id),
+                    EventKind::OrchestrationCancelRequested { .. } => cancelled.insert(None),
+                    _ => true,
+                };
+                if !once {
+                    self.found.push(format!("{:?} of {id} ({number}) is recorded twice", event.kind));
                 }
             }
         }
@@ -221,39 +285,39 @@ impl Inspector {
     }
 }
 
-/// What the row of an execution says, against its events.
-fn disagreements(execution: &Execution) -> Vec<String> {
-    let mut found = Vec::new();
-    let events = &execution.events;
-    let bytes: usize = events.iter().map(|(_, data)| data.len()).sum();
-    if (execution.event_count, execution.event_bytes) != (events.len() as u64, bytes as u64) {
-        found.push(format!("{} events are counted, {} are there", execution.event_count, events.len()));
+/// How often each signal and queue message came to an instance, read or not. What a successor was given by its
+/// predecessor came only once.
+fn arrivals(tables: &Tables, id: &str) -> BTreeMap<String, u64> {
+    let mut came = BTreeMap::<String, u64>::new();
+    let mut carried = BTreeMap::<String, u64>::new();
+    for (event, _) in tables.executions_of(id).flat_map(|(_, execution)| &execution.events) {
+        match &event.kind {
+            EventKind::ExternalEvent { data, .. } | EventKind::QueueEventDelivered { data, .. } => {
+                *came.entry(data.clone()).or_default() += 1;
+            }
+            EventKind::OrchestrationStarted { carry_forward_events: Some(events), .. } => {
+                events.iter().for_each(|(_, data)| *carried.entry(data.clone()).or_default() += 1);
+            }
+            _ => {}
+        }
     }
-    let ids: Vec<u64> = events.iter().map(|(event, _)| event.event_id).collect();
-    // Continue-as-new leaves a gap before its event.
-    let gaps = ids.windows(2).filter(|pair| pair[1] != pair[0] + 1).count();
-    let rises = ids.windows(2).all(|pair| pair[0] < pair[1]);
-    if ids.first().is_some_and(|first| *first != 1)
-        || !rises
-        || gaps > usize::from(execution.status == "ContinuedAsNew")
-    {
-        found.push(format!("its events are numbered {ids:?}"));
+    for item in tables.messages_to(id) {
+        if let WorkItem::ExternalRaised { data, .. } | WorkItem::QueueMessage { data, .. } = item {
+            *came.entry(data.clone()).or_default() += 1;
+        }
     }
-    let ends: Vec<&Event> =
-        events.iter().map(|(event, _)| event).filter(|event| event.is_terminal()).collect();
-    let expected = match ends.as_slice() {
-        [] => "Running",
-        [end] => match end.kind {
-            EventKind::OrchestrationCompleted { .. } => "Completed",
-            EventKind::OrchestrationFailed { .. } => "Failed",
-            _ => "ContinuedAsNew",
-        },
-        _ => "ended once",
-    };
-    if execution.status != expected {
-        found.push(format!("it is {}, and should be {expected}", execution.status));
+    for (message, count) in carried {
+        let came = came.entry(message).or_default();
+        *came = came.saturating_sub(count);
     }
-    found
+    came
+}
+
+fn chained((event, _): &(Event, String)) -> Option<&str> {
+    match &event.kind {
+        EventKind::OrchestrationChained { instance, .. } => Some(instance),
+        _ => None,
+    }
 }
 
 /// How an instance ended, by its history.
@@ -312,4 +376,9 @@ fn child_places(tables: &Tables, events: &[&Event], of: (&str, u64, u64), suffix
         matches!(kind, EventKind::SubOrchestrationCompleted { .. } | EventKind::SubOrchestrationFailed { .. })
     });
     under_way + returning.count() + recorded
+}
+
+fn detached_places(tables: &Tables, instance: &str) -> usize {
+    let starts = tables.messages_to(instance).filter(|item| item.is_start()).count();
+    starts + usize::from(tables.executions_of(instance).next().is_some())
 }

@@ -32,6 +32,14 @@ pub enum Fact {
     Ran(String, u64, String, String),
     /// A call was refused for good, and should not have been.
     Refused(String),
+    /// A call is about to be made to an instance, with a message that is this; its answer may get lost.
+    Asked(String, String),
+    /// A turn was committed, and the runtime was told so.
+    Turn,
+    /// A commit that came after the end of its lock was refused.
+    RefusedLate,
+    /// Something was seen that must not be.
+    Wrong(String),
 }
 
 /// Everything that is known.
@@ -45,6 +53,12 @@ pub struct Known {
     pub run_count: u64,
     /// Errors that will not pass by themselves, of calls that nothing was wrong with.
     pub refusals: Vec<String>,
+    /// Turns with events whose commit was answered with `Ok`. One whose answer was lost is not among them.
+    pub turns: u64,
+    /// Commits that came after the end of their lock, and were refused.
+    pub refused_late: u64,
+    /// What was seen that must not be.
+    pub wrong: Vec<String>,
 }
 
 /// What a client was told about one instance: what is set was answered with `Ok`.
@@ -60,6 +74,8 @@ pub struct Told {
     pub cancelled: bool,
     /// The queue messages that were accepted.
     pub messages: BTreeSet<String>,
+    /// How often each message was sent, whatever the answer.
+    pub asked: BTreeMap<String, u64>,
     /// How it ended, as read by the client.
     pub outcome: Option<Outcome>,
 }
@@ -73,6 +89,7 @@ impl Told {
             raised: false,
             cancelled: false,
             messages: BTreeSet::new(),
+            asked: BTreeMap::new(),
             outcome: None,
         }
     }
@@ -142,6 +159,10 @@ impl Ledger {
             Fact::Message(id, message) => state.of(&id).messages.extend([message]),
             Fact::Ended(id, outcome) => state.of(&id).outcome = Some(outcome),
             Fact::Refused(refusal) => state.refusals.push(refusal),
+            Fact::Asked(id, message) => *state.of(&id).asked.entry(message).or_default() += 1,
+            Fact::Turn => state.turns += 1,
+            Fact::RefusedLate => state.refused_late += 1,
+            Fact::Wrong(wrong) => state.wrong.push(wrong),
             Fact::Ran(id, execution_id, input, result) => {
                 state.runs.entry((id, execution_id, input)).or_default().insert(result);
             }

@@ -12,6 +12,7 @@
     reason = "this package is tests and nothing else"
 )]
 
+mod agreement;
 pub mod chance;
 pub mod disk;
 pub mod inspector;
@@ -19,8 +20,11 @@ pub mod ledger;
 pub mod load;
 pub mod machine;
 pub mod plan;
-pub mod proof;
 pub mod sim_time;
+pub mod simulated;
 pub mod tables;
+pub mod tally;
 pub mod vfs;
 pub mod victim;
+pub mod watchdog;
+pub mod watched_store;

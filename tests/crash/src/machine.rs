@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use everturn::providers::{Clock, SystemClock};
+use everturn::providers::{Clock, SystemClock, TagFilter};
 use everturn::runtime::{Runtime, ShadowReplay};
 use everturn::{Client, RuntimeOptions};
 use everturn_sqlite::{SqliteOptions, SqliteProvider, Synchronous};
@@ -15,10 +15,12 @@ use tokio::task::JoinSet;
 use crate::chance::Chance;
 use crate::disk::Disk;
 use crate::ledger::Ledger;
-use crate::load::{activities, see_through};
+use crate::load::{activities, see_through, tag_filter};
 use crate::plan::orchestrations;
 use crate::sim_time::SimTime;
+use crate::tables;
 use crate::vfs::Vfs;
+use crate::watched_store::WatchedStore;
 
 /// When the first life of a machine begins, in milliseconds since the epoch.
 const BEGINNING_MS: u64 = 1_800_000_000_000;
@@ -44,6 +46,7 @@ pub struct Machine {
     chance: Chance,
     now_ms: u64,
     commits: AtomicU64,
+    faults_at_work: AtomicU64,
 }
 
 /// How the machine works.
@@ -71,7 +74,7 @@ impl Setup {
     /// A set-up by chance.
     pub fn draw(chance: &mut Chance) -> Self {
         Self {
-            nodes: 1 + usize::from(chance.percent(30)),
+            nodes: [1, 1, 1, 2, 3][chance.index(5)],
             synchronous: Synchronous::Full,
             batch_operations_max: if chance.percent(30) { 1 } else { 512 },
             warm_instances_max: [0, 2, 1_000][chance.index(3)],
@@ -86,9 +89,9 @@ impl Setup {
 /// How a life of the machine ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum End {
-    /// The power failed; `at_work` says that the runtime had started.
+    /// The power failed; `at_work` says that all runtimes had started, and none was being shut down.
     Dark {
-        /// Whether the runtime was at work.
+        /// Whether the runtimes were at work.
         at_work: bool,
     },
     /// The database could not be opened.
@@ -114,6 +117,7 @@ impl Machine {
             chance,
             now_ms: BEGINNING_MS,
             commits: AtomicU64::new(0),
+            faults_at_work: AtomicU64::new(0),
         }
     }
 
@@ -177,9 +181,11 @@ impl Machine {
             }
         }
         let mut runtimes = Vec::new();
-        for provider in nodes.iter() {
-            runtimes.push(self.start(Arc::clone(provider), clock.clone()).await);
+        for (index, provider) in nodes.iter().enumerate() {
+            let filter = tag_filter(index, nodes.len());
+            runtimes.push(self.start(Arc::clone(provider), filter, clock.clone()).await);
         }
+        let faults_before = self.disk.faults_hit();
         if let Some(calls) = self.cut_at_work {
             self.disk.cut_power_after(calls);
         }
@@ -188,8 +194,9 @@ impl Machine {
             biased;
             () = self.disk.darkness() => End::Dark { at_work: true },
             () = self.checkpoints(nodes) => unreachable!("checkpoints go on for ever"),
-            end = self.all_seen_through(nodes, &mut clients) => end,
+            end = self.all_done(nodes, &mut clients) => end,
         };
+        self.faults_at_work.fetch_add(self.disk.faults_hit() - faults_before, Ordering::Relaxed);
         clients.shutdown().await;
         let commits: u64 = nodes.iter().map(|node| node.commit_count()).sum();
         self.commits.fetch_add(commits, Ordering::Relaxed);
@@ -197,7 +204,6 @@ impl Machine {
             return end;
         }
         let closing = async {
-            self.aftermath().await;
             for runtime in runtimes {
                 runtime.shutdown(None).await;
             }
@@ -207,7 +213,7 @@ impl Machine {
         };
         tokio::select! {
             biased;
-            () = self.disk.darkness() => End::Dark { at_work: true },
+            () = self.disk.darkness() => End::Dark { at_work: false },
             () = closing => end,
         }
     }
@@ -225,32 +231,48 @@ impl Machine {
         SqliteProvider::new(&url, Some(options)).await.map(Arc::new)
     }
 
-    async fn start(&self, provider: Arc<SqliteProvider>, clock: Arc<dyn Clock>) -> Arc<Runtime> {
+    async fn start(
+        &self,
+        provider: Arc<SqliteProvider>,
+        filter: TagFilter,
+        clock: Arc<dyn Clock>,
+    ) -> Arc<Runtime> {
         let options = RuntimeOptions {
             orchestration_concurrency: 3,
             worker_concurrency: 4,
             orchestrator_lock_timeout: self.setup.lock_timeout,
             worker_lock_timeout: self.setup.lock_timeout,
+            session_lock_timeout: self.setup.lock_timeout,
             session_idle_timeout: Duration::from_secs(3_600),
             max_attempts: u32::MAX,
+            worker_tag_filter: filter.clone(),
             clock,
             warm_instances_max: self.setup.warm_instances_max,
             shadow_replay: self.setup.shadow_replay,
             ..RuntimeOptions::default()
         };
-        Runtime::start_with_options(provider, activities(&self.ledger), orchestrations(), options).await
+        let store = Arc::new(WatchedStore::new(provider, Arc::clone(&self.ledger)));
+        let activities = activities(&self.ledger, filter);
+        Runtime::start_with_options(store, activities, orchestrations(), options).await
     }
 
-    /// What was asked for and is not needed any more comes to its end too.
+    /// All instances ended, and what was asked for and is not needed any more came to its end too.
+    async fn all_done(&self, nodes: &[Arc<SqliteProvider>], clients: &mut JoinSet<()>) -> End {
+        let end = self.all_seen_through(nodes, clients).await;
+        if end == End::Finished {
+            self.aftermath().await;
+        }
+        end
+    }
+
+    /// Waits for the queues to run empty; what does not is found by whoever looks.
     async fn aftermath(&self) {
-        const LEFT: &str = "SELECT (SELECT count(*) FROM orchestrator_queue) + (SELECT count(*) FROM worker_queue) \
-             + (SELECT count(*) FROM instances WHERE lock_token IS NOT NULL)";
         let mut waited = Duration::ZERO;
         while waited < AFTERMATH_MAX {
             let pause = Duration::from_millis(20).max(waited);
             tokio::time::sleep(pause).await;
             waited += pause;
-            if self.look(|conn| conn.query_row(LEFT, [], |row| row.get(0))) == Ok(0_i64) {
+            if self.look(tables::left_over) == Ok(0) {
                 return;
             }
         }
@@ -310,6 +332,11 @@ impl Machine {
     /// How many commits there were in all its lives: each holds at least one turn, outcome, message or lock.
     pub fn commits(&self) -> u64 {
         self.commits.load(Ordering::Relaxed)
+    }
+
+    /// How many calls failed while its runtimes were at work, in all its lives.
+    pub fn faults_at_work(&self) -> u64 {
+        self.faults_at_work.load(Ordering::Relaxed)
     }
 
     /// Everything that could matter in a report of a failure.

@@ -30,13 +30,22 @@ pub enum Plan {
     Cancelled,
     /// Children.
     Parent(usize),
+    /// Activities on one session.
+    Session(usize),
+    /// Activities with tags: some workers take some of them.
+    Tagged(usize),
+    /// Instances that nobody waits for, begun in a turn that continues as new.
+    Detached(usize),
 }
+
+/// The tags of activities.
+pub const TAGS: [&str; 3] = ["red", "green", "blue"];
 
 impl Plan {
     /// A plan by chance.
     pub fn draw(chance: &mut Chance) -> Self {
         let n = 2 + chance.index(3);
-        match chance.below(10) {
+        match chance.below(13) {
             0 => Self::Chain(n),
             1 => Self::Fan(n),
             2 => Self::Timers(n),
@@ -46,7 +55,10 @@ impl Plan {
             6 => Self::Queue(n),
             7 => Self::Eternal(n),
             8 => Self::Cancelled,
-            _ => Self::Parent(n),
+            9 => Self::Parent(n),
+            10 => Self::Session(n),
+            11 => Self::Tagged(n),
+            _ => Self::Detached(n),
         }
     }
 
@@ -68,6 +80,9 @@ impl Plan {
             Self::Eternal(_) => "eternal",
             Self::Cancelled => "cancelled",
             Self::Parent(_) => "parent",
+            Self::Session(_) => "session",
+            Self::Tagged(_) => "tagged",
+            Self::Detached(_) => "detached",
         }
     }
 
@@ -79,7 +94,10 @@ impl Plan {
             | Self::Timers(n)
             | Self::Queue(n)
             | Self::Eternal(n)
-            | Self::Parent(n) => n,
+            | Self::Parent(n)
+            | Self::Session(n)
+            | Self::Tagged(n)
+            | Self::Detached(n) => n,
             Self::Retry | Self::Race | Self::Signal | Self::Cancelled => 1,
         }
     }
@@ -97,18 +115,38 @@ impl Plan {
         }
     }
 
+    /// What it says of itself in the end.
+    pub fn custom_status(self) -> Option<String> {
+        match self {
+            Self::Signal => Some("waiting".to_owned()),
+            Self::Eternal(n) => Some(n.to_string()),
+            _ => None,
+        }
+    }
+
+    /// A key, and the value it has in the end.
+    pub fn key(self) -> Option<(&'static str, String)> {
+        match self {
+            Self::Chain(n) => Some(("steps", n.to_string())),
+            Self::Eternal(n) => Some(("seen", n.to_string())),
+            _ => None,
+        }
+    }
+
     /// What is wrong with an output, if anything: every plan says in its output what it went through.
     pub fn judge(self, output: &str) -> Option<String> {
         let parts: Vec<&str> = output.split(' ').map(|part| part.split('#').next().unwrap_or(part)).collect();
         let steps = |n: usize| (0..n).map(|index| format!("s{index}")).collect::<Vec<_>>();
         let expected = match self {
-            Self::Chain(n) | Self::Fan(n) => steps(n),
-            Self::Timers(n) => steps(n),
+            Self::Chain(n) | Self::Fan(n) | Self::Timers(n) | Self::Session(n) | Self::Tagged(n) => steps(n),
             Self::Retry => vec!["flaky".to_owned()],
             Self::Race if parts == ["late"] => return None,
             Self::Race => vec!["slow".to_owned()],
             Self::Signal => vec!["go".to_owned(), "s0".to_owned()],
-            Self::Queue(_) | Self::Eternal(_) => self.messages(),
+            Self::Queue(_) => self.messages(),
+            // The messages, and what the earlier executions left: a key and a status.
+            Self::Eternal(n) => [self.messages(), vec![n.to_string(); 2]].concat(),
+            Self::Detached(_) => steps(1),
             Self::Cancelled => return Some(format!("{output} instead of a cancellation")),
             Self::Parent(n) => (0..n).map(|_| "s0".to_owned()).collect(),
         };
@@ -132,6 +170,10 @@ pub fn orchestrations() -> OrchestrationRegistry {
         .register("cancelled", cancelled)
         .register("parent", parent)
         .register("child", child)
+        .register("waiting", waiting)
+        .register("session", session)
+        .register("tagged", tagged)
+        .register("detached", detached)
         .build()
 }
 
@@ -145,6 +187,8 @@ async fn chain(ctx: OrchestrationContext, input: String) -> Outcome {
         results.push(ctx.schedule_activity("work", format!("s{index}")).await?);
         ctx.set_kv_value("step", index.to_string());
     }
+    ctx.clear_kv_value("step");
+    ctx.set_kv_value("steps", size(&input).to_string());
     Ok(results.join(" "))
 }
 
@@ -185,7 +229,8 @@ async fn signal(ctx: OrchestrationContext, _input: String) -> Outcome {
     Ok(format!("{go} {result}"))
 }
 
-/// Reads messages until it has so many different ones: a message that was sent twice counts once.
+/// Reads messages until it has so many different ones, in the order they were sent: a message that was sent twice counts
+/// once.
 async fn queue(ctx: OrchestrationContext, input: String) -> Outcome {
     let mut messages = Vec::new();
     while messages.len() < size(&input) {
@@ -194,30 +239,65 @@ async fn queue(ctx: OrchestrationContext, input: String) -> Outcome {
             messages.push(message);
         }
     }
-    messages.sort();
     Ok(messages.join(" "))
 }
 
-/// The input is what is wanted, then the messages so far.
+/// The input is what is wanted, then the messages so far. Whatever else has come is carried on, unread.
 async fn eternal(ctx: OrchestrationContext, input: String) -> Outcome {
-    let mut seen: Vec<&str> = input.split(' ').skip(1).collect();
+    let seen: Vec<&str> = input.split(' ').skip(1).collect();
     if seen.len() >= size(&input) {
-        seen.sort_unstable();
-        return Ok(seen.join(" "));
+        let (kept, status) = (ctx.get_kv_value("seen"), ctx.get_custom_status());
+        return Ok(format!("{} {} {}", seen.join(" "), kept.unwrap_or_default(), status.unwrap_or_default()));
     }
     let message = ctx.dequeue_event("q").await;
     ctx.schedule_activity("work", "s0").await?;
-    let next = if seen.contains(&message.as_str()) { input.clone() } else { format!("{input} {message}") };
-    ctx.continue_as_new(next).await
+    if seen.contains(&message.as_str()) {
+        return ctx.continue_as_new(input).await;
+    }
+    ctx.set_kv_value("seen", (seen.len() + 1).to_string());
+    ctx.set_custom_status((seen.len() + 1).to_string());
+    ctx.continue_as_new(format!("{input} {message}")).await
 }
 
+/// Its child waits as long as it does itself.
 async fn cancelled(ctx: OrchestrationContext, _input: String) -> Outcome {
     let never = ctx.schedule_activity("endless", "endless");
-    let signal = ctx.schedule_wait("never");
-    match ctx.select2(never, signal).await {
-        Either2::First(result) => result,
-        Either2::Second(data) => Ok(data),
+    let child = ctx.schedule_sub_orchestration("waiting", "1");
+    match ctx.select2(never, child).await {
+        Either2::First(result) | Either2::Second(result) => result,
     }
+}
+
+async fn waiting(ctx: OrchestrationContext, _input: String) -> Outcome {
+    Ok(ctx.schedule_wait("never").await)
+}
+
+async fn session(ctx: OrchestrationContext, input: String) -> Outcome {
+    let id = ctx.instance_id();
+    let step = |index: usize| ctx.schedule_activity_on_session("work", format!("s{index}"), id.as_str());
+    let first = step(0).await?;
+    let others: Result<Vec<String>, String> =
+        ctx.join((1..size(&input)).map(step).collect()).await.into_iter().collect();
+    Ok([vec![first], others?].concat().join(" "))
+}
+
+async fn tagged(ctx: OrchestrationContext, input: String) -> Outcome {
+    let step = |index: usize| {
+        ctx.schedule_activity("work", format!("s{index}")).with_tag(TAGS[index % TAGS.len()])
+    };
+    let results: Result<Vec<String>, String> =
+        ctx.join((0..size(&input)).map(step).collect()).await.into_iter().collect();
+    Ok(results?.join(" "))
+}
+
+async fn detached(ctx: OrchestrationContext, input: String) -> Outcome {
+    if input.contains(' ') {
+        return ctx.schedule_activity("work", "s0").await;
+    }
+    for index in 0..size(&input) {
+        ctx.schedule_orchestration("child", format!("{}-{index}", ctx.instance_id()), "1");
+    }
+    ctx.continue_as_new(format!("{input} begun")).await
 }
 
 async fn parent(ctx: OrchestrationContext, input: String) -> Outcome {

@@ -26,6 +26,10 @@ pub struct Instance {
     pub current_execution_id: Option<u64>,
     /// Whether somebody holds it.
     pub locked: bool,
+    /// What it says of itself.
+    pub custom_status: Option<String>,
+    /// Its keys and their values.
+    pub kv: BTreeMap<String, String>,
 }
 
 /// One execution.
@@ -71,6 +75,7 @@ impl Tables {
             })?;
         if there == 1 {
             tables.read_instances(conn)?;
+            tables.read_kv(conn)?;
             tables.read_queues(conn)?;
         }
         Ok(tables)
@@ -79,11 +84,13 @@ impl Tables {
     fn read_instances(&mut self, conn: &Connection) -> rusqlite::Result<()> {
         each(
             conn,
-            "SELECT instance_id, current_execution_id, lock_token IS NOT NULL FROM instances",
+            "SELECT instance_id, current_execution_id, lock_token IS NOT NULL, custom_status FROM instances",
             |row| {
                 let instance = Instance {
                     current_execution_id: row.get::<_, Option<i64>>(1)?.map(i64::cast_unsigned),
                     locked: row.get(2)?,
+                    custom_status: row.get(3)?,
+                    kv: BTreeMap::new(),
                 };
                 self.instances.insert(row.get(0)?, instance);
                 Ok(())
@@ -110,6 +117,24 @@ impl Tables {
             execution.expect("events belong to an execution").events.push((event, data));
             Ok(())
         })
+    }
+
+    /// What completed executions left, and what the current one wrote over it.
+    fn read_kv(&mut self, conn: &Connection) -> rusqlite::Result<()> {
+        for table in ["kv_base", "kv_delta"] {
+            let sql =
+                format!("SELECT instance_id, key, value FROM {table} JOIN instances USING (instance_key)");
+            each(conn, &sql, |row| {
+                let instance = self.instances.get_mut(&row.get::<_, String>(0)?);
+                let kv = &mut instance.expect("a key belongs to an instance").kv;
+                match row.get::<_, Option<String>>(2)? {
+                    Some(value) => kv.insert(row.get(1)?, value),
+                    None => kv.remove(&row.get::<_, String>(1)?),
+                };
+                Ok(())
+            })?;
+        }
+        Ok(())
     }
 
     fn read_queues(&mut self, conn: &Connection) -> rusqlite::Result<()> {
@@ -142,6 +167,13 @@ impl Tables {
     pub fn messages_to<'a>(&'a self, instance: &'a str) -> impl Iterator<Item = &'a WorkItem> {
         self.messages.iter().map(|message| &message.item).filter(move |item| item.instance() == instance)
     }
+}
+
+/// How many messages, activities and locks there are.
+pub fn left_over(conn: &Connection) -> rusqlite::Result<u64> {
+    const LEFT: &str = "SELECT (SELECT count(*) FROM orchestrator_queue) + (SELECT count(*) FROM worker_queue) \
+         + (SELECT count(*) FROM instances WHERE lock_token IS NOT NULL)";
+    conn.query_row(LEFT, [], |row| number(row, 0))
 }
 
 fn each(

@@ -5,19 +5,15 @@
 //! other. So is what can be seen of the store, now and then and at the end, when also all that is still queued is
 //! fetched.
 //!
-//! [`model_test!`](crate::model_test) makes tests of it. A run prints its seed, and how often each verb did
+//! [`model_test!`](crate::model_test) makes tests of it: a [`Proof`]. A run prints its seed, and how often each verb did
 //! something, found nothing and was refused; it fails if a verb lacks variety in a hundred cases. What differs is
 //! shrunk and printed as code that [`replay`] takes: keep it as a regression test.
 //!
-//! | variable | meaning |
-//! | --- | --- |
-//! | `EVERTURN_MODEL_CASES` | how many sequences are tried |
-//! | `EVERTURN_MODEL_SEED` | where they start, 1 if not set; a failure prints the seed with which it is the first case |
-//!
-//! Without them every run tries the same sequences. The long run, on other ones:
+//! Every run tries the same sequences unless the environment says otherwise, as [`everturn_proof`] explains. The long
+//! run, on other ones:
 //!
 //! ```sh
-//! EVERTURN_MODEL_SEED=1000000 EVERTURN_MODEL_CASES=20000 cargo test -p everturn-sqlite --test it model::model
+//! EVERTURN_PROOF_SEED=1000000 EVERTURN_PROOF_CASES=20000 cargo test -p everturn-sqlite --test it model::model
 //! ```
 
 mod administration;
@@ -40,11 +36,12 @@ mod world;
 pub use op::{Base, Decided, Ev, Filter, INSTANCES, Item, Naming, Op, Tags, Token, Which, as_code};
 
 use std::cell::{Cell, RefCell};
-use std::env;
 use std::io::Write;
 use std::ops::RangeInclusive;
 use std::sync::atomic::Ordering;
+use std::sync::{Mutex, PoisonError};
 
+use everturn_proof::{Counts, Proof};
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
 use proptest_state_machine::ReferenceStateMachine;
 use tokio::runtime::Runtime;
@@ -53,12 +50,10 @@ use crate::ProviderFactory;
 use answer::Outcome;
 use comparison::Comparison;
 use machine::Machine;
-use tally::Tally;
+use tally::{Case, Tally};
 
 /// How many operations a sequence has.
 const LENGTH: RangeInclusive<usize> = 30..=60;
-/// Where a run starts that is not told: a test that fails only on some days is of little use.
-const DEFAULT_SEED: u64 = 1;
 /// How many simpler sequences are tried once one has failed.
 const SHRINKS_MAX: u32 = 20_000;
 
@@ -74,8 +69,9 @@ macro_rules! model_test {
             use super::*;
 
             #[test]
-            fn answers_are_those_of_the_memory_provider() {
-                $crate::model::run($cases, || $factory);
+            fn r12_answers_are_those_of_the_memory_provider() {
+                const TEST: &str = concat!(module_path!(), "::r12_answers_are_those_of_the_memory_provider");
+                $crate::model::run(&$crate::model::proof(env!("CARGO_PKG_NAME"), TEST, $cases), || $factory);
             }
 
             #[test]
@@ -86,41 +82,40 @@ macro_rules! model_test {
     };
 }
 
-/// Tries so many sequences. Called by what [`model_test!`](crate::model_test) expands to.
+/// The proof R12 as a test of a package; `test` is its whole path. Called by what [`model_test!`](crate::model_test)
+/// expands to.
+pub fn proof(package: &'static str, test: &'static str, cases: u64) -> Proof {
+    let without_the_crate = test.split_once("::").map_or(test, |(_, path)| path);
+    Proof::new("R12", package, without_the_crate, cases)
+}
+
+/// Tries the sequences of a proof. Called by what [`model_test!`](crate::model_test) expands to.
 ///
 /// # Panics
 /// If an answer differs, or if a verb lacks variety.
-pub fn run<F: ProviderFactory>(cases: u32, factory: impl Fn() -> F) {
-    let cases = number("EVERTURN_MODEL_CASES").map_or(cases, |cases| u32::try_from(cases).unwrap());
-    let seed = number("EVERTURN_MODEL_SEED").unwrap_or(DEFAULT_SEED);
-    let run = format!("model test: EVERTURN_MODEL_SEED={seed} EVERTURN_MODEL_CASES={cases}");
-    say(&run);
-    let runtime = runtime();
-    let tally = RefCell::new(Tally::default());
-    for case in 0..u64::from(cases) {
-        // Each case has a seed of its own, so that it can be the first of another run.
-        run_case(&runtime, seed.wrapping_add(case), &factory, &tally);
-    }
-    let tally = tally.into_inner();
-    say(&format!("{run}\n{}", tally.table()));
+pub fn run<F: ProviderFactory>(proof: &Proof, factory: impl Fn() -> F + Sync) {
+    let tally = Mutex::new(Tally::default());
+    proof.run("sequences", |seed| {
+        let case = run_case(seed, &factory)?;
+        let mut counts = Counts::default();
+        counts.add("sequences", 1);
+        counts.add("operations", case.operations());
+        let number = seed.wrapping_sub(proof.seed());
+        tally.lock().unwrap_or_else(PoisonError::into_inner).add(number, case);
+        Ok::<_, String>(counts)
+    });
+    let tally = tally.into_inner().unwrap_or_else(PoisonError::into_inner);
+    say(&tally.table());
     let lacking = tally.lacking();
-    assert!(
-        lacking.is_empty(),
-        "seed {seed}: too little variety in a hundred cases:\n{}",
-        lacking.join("\n")
-    );
+    assert!(lacking.is_empty(), "too little variety in a hundred cases:\n{}", lacking.join("\n"));
 }
 
-fn run_case<F: ProviderFactory>(
-    runtime: &Runtime,
-    seed: u64,
-    factory: &impl Fn() -> F,
-    tally: &RefCell<Tally>,
-) {
+fn run_case<F: ProviderFactory>(seed: u64, factory: &impl Fn() -> F) -> Result<Case, String> {
+    let runtime = runtime();
+    let case = RefCell::new(Case::default());
     let config =
         Config { cases: 1, failure_persistence: None, max_shrink_iters: SHRINKS_MAX, ..Config::default() };
     let mut runner = TestRunner::new_with_rng(config, rng(seed));
-    tally.borrow_mut().begin_case();
     let is_first = Cell::new(true);
     let tried = runner.run(&Machine::sequential_strategy(LENGTH), |(_, ops, seen)| {
         // Only the first run counts: the others are simpler forms of it.
@@ -129,22 +124,19 @@ fn run_case<F: ProviderFactory>(
             (None, Some(seen)) => {
                 seen.fetch_add(1, Ordering::SeqCst);
             }
-            (Some(outcome), _) if counts => tally.borrow_mut().count(op, outcome),
+            (Some(outcome), _) if counts => case.borrow_mut().count(op, outcome),
             _ => {}
         };
-        compare(runtime, factory(), &ops, note).map_err(TestCaseError::fail)
+        compare(&runtime, factory(), &ops, note).map_err(TestCaseError::fail)
     });
     match tried {
-        Ok(()) => {}
+        Ok(()) => Ok(case.into_inner()),
         Err(TestError::Fail(_, (_, ops, _))) => {
-            let ops = without_the_needless(runtime, ops, factory);
-            let difference = compare(runtime, factory(), &ops, |_, _| {}).err().unwrap_or_default();
-            panic!(
-                "EVERTURN_MODEL_SEED={seed} EVERTURN_MODEL_CASES=1 shows it\n{difference}\nafter\n{}",
-                as_code(&ops)
-            )
+            let ops = without_the_needless(&runtime, ops, factory);
+            let difference = compare(&runtime, factory(), &ops, |_, _| {}).err().unwrap_or_default();
+            Err(format!("{difference}\nafter\n{}", as_code(&ops)))
         }
-        Err(TestError::Abort(reason)) => panic!("seed {seed}: {reason}"),
+        Err(TestError::Abort(reason)) => Err(reason.to_string()),
     }
 }
 
@@ -242,12 +234,7 @@ fn rng(seed: u64) -> TestRng {
     TestRng::from_seed(RngAlgorithm::ChaCha, &bytes)
 }
 
-fn number(variable: &str) -> Option<u64> {
-    let text = env::var(variable).ok()?;
-    Some(text.parse().unwrap_or_else(|error| panic!("{variable}={text}: {error}")))
-}
-
-/// Tells the seed and the counts where they are seen although the test passes: what `println!` says is kept back.
+/// Tells the counts where they are seen although the test passes: what `println!` says is kept back.
 fn say(text: &str) {
     // Who closed the output does not want to know.
     drop(writeln!(std::io::stdout().lock(), "{text}"));

@@ -20,7 +20,7 @@ enum Variety {
 use Variety::{Finds, Refusable, Tells};
 
 /// So many cases form one block of the count.
-const BLOCK: usize = 100;
+const BLOCK: u64 = 100;
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Counts {
@@ -29,25 +29,23 @@ struct Counts {
     refused: u64,
 }
 
-/// The counts of a run.
-#[derive(Debug, Default)]
-pub(super) struct Tally {
-    cases: usize,
-    blocks: Vec<BTreeMap<&'static str, Counts>>,
+impl Counts {
+    fn plus(self, other: Self) -> Self {
+        Self {
+            done: self.done + other.done,
+            empty: self.empty + other.empty,
+            refused: self.refused + other.refused,
+        }
+    }
 }
 
-impl Tally {
-    /// A case begins.
-    pub(super) fn begin_case(&mut self) {
-        if self.cases.is_multiple_of(BLOCK) {
-            self.blocks.push(BTreeMap::new());
-        }
-        self.cases += 1;
-    }
+/// The counts of a case.
+#[derive(Debug, Default)]
+pub(super) struct Case(BTreeMap<&'static str, Counts>);
 
+impl Case {
     pub(super) fn count(&mut self, op: &Op, outcome: Outcome) {
-        let Some(block) = self.blocks.last_mut() else { return };
-        let counts = block.entry(verb(op)).or_default();
+        let counts = self.0.entry(verb(op)).or_default();
         match outcome {
             Outcome::Done => counts.done += 1,
             Outcome::Empty => counts.empty += 1,
@@ -55,20 +53,51 @@ impl Tally {
         }
     }
 
+    /// How many operations there were.
+    pub(super) fn operations(&self) -> u64 {
+        self.0.values().map(|counts| counts.done + counts.empty + counts.refused).sum()
+    }
+}
+
+/// The counts of a run, by hundreds of cases.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    blocks: BTreeMap<u64, Block>,
+}
+
+#[derive(Debug, Default)]
+struct Block {
+    cases: u64,
+    verbs: BTreeMap<&'static str, Counts>,
+}
+
+impl Tally {
+    /// Adds the counts of a case by its number.
+    pub(super) fn add(&mut self, number: u64, case: Case) {
+        let block = self.blocks.entry(number / BLOCK).or_default();
+        block.cases += 1;
+        for (verb, counts) in case.0 {
+            let sum = block.verbs.entry(verb).or_default();
+            *sum = sum.plus(counts);
+        }
+    }
+
+    /// The hundreds of which every case was run.
+    fn full_blocks(&self) -> impl Iterator<Item = (u64, &BTreeMap<&'static str, Counts>)> + Clone {
+        let full = self.blocks.iter().filter(|(_, block)| block.cases == BLOCK);
+        full.map(|(number, block)| (*number, &block.verbs))
+    }
+
     fn total(&self, verb: &str) -> Counts {
-        let blocks = self.blocks.iter().filter_map(|block| block.get(verb));
-        blocks.fold(Counts::default(), |sum, counts| Counts {
-            done: sum.done + counts.done,
-            empty: sum.empty + counts.empty,
-            refused: sum.refused + counts.refused,
-        })
+        let counts = self.blocks.values().filter_map(|block| block.verbs.get(verb));
+        counts.fold(Counts::default(), |sum, counts| sum.plus(*counts))
     }
 
     /// The smallest counts in a hundred cases: how often a verb did something, and how often it was refused or, if the
     /// contract never refuses it, found nothing.
     fn fewest(&self, verb: &str, variety: Variety) -> Option<(u64, u64)> {
-        let full_blocks = self.blocks.iter().take(self.cases / BLOCK);
-        let counts = || full_blocks.clone().map(|block| block.get(verb).copied().unwrap_or_default());
+        let full_blocks = self.full_blocks();
+        let counts = || full_blocks.clone().map(|(_, verbs)| verbs.get(verb).copied().unwrap_or_default());
         let other = |counts: Counts| if variety == Refusable { counts.refused } else { counts.empty };
         Some((counts().map(|counts| counts.done).min()?, counts().map(other).min()?))
     }
@@ -94,11 +123,10 @@ impl Tally {
 
     /// What some full block of a hundred cases lacks.
     pub(super) fn lacking(&self) -> Vec<String> {
-        let full_blocks = self.cases / BLOCK;
         let mut lacking = Vec::new();
-        for (number, block) in self.blocks.iter().take(full_blocks).enumerate() {
+        for (number, verbs) in self.full_blocks() {
             for (verb, variety) in VERBS {
-                let counts = block.get(verb).copied().unwrap_or_default();
+                let counts = verbs.get(verb).copied().unwrap_or_default();
                 let other = match variety {
                     Refusable => counts.refused,
                     Finds => counts.empty,

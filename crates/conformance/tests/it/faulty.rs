@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use everturn_conformance::ProviderFactory;
-use everturn_core::{Event, SystemStats, WorkItem};
+use everturn_core::{Event, OrchestrationStatus, SystemStats, WorkItem};
 use everturn_provider::{
     DispatcherCapabilityFilter, ExecutionMetadata, FetchedTurn, InstanceWatch, LockRenewal, ManualClock,
     MemoryProvider, OrchestrationItem, Provider, ProviderAdmin, ProviderError, ScheduledActivityIdentifier,
@@ -392,6 +392,17 @@ impl Provider for Faulty {
             answers.reverse();
         }
         answers
+    }
+
+    async fn read_status(&self, instance: &str) -> Result<OrchestrationStatus, ProviderError> {
+        self.inner.read_status(instance).await
+    }
+
+    async fn read_orchestration_name(
+        &self,
+        instance: &str,
+    ) -> Result<Option<(String, String)>, ProviderError> {
+        self.inner.read_orchestration_name(instance).await
     }
 
     fn watch_instance(&self, instance: &str) -> InstanceWatch {

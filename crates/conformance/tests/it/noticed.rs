@@ -85,10 +85,12 @@ macro_rules! noticed_by_the_model {
         $(
             #[test]
             fn $test() {
-                let panic = catch_unwind(|| model::run(200, || FaultyFactory::new(Fault::$fault))).unwrap_err();
+                let proof = model::proof(env!("CARGO_PKG_NAME"), stringify!($test), 200);
+                let panic = catch_unwind(|| model::run(&proof, || FaultyFactory::new(Fault::$fault))).unwrap_err();
                 let told = panic.downcast_ref::<String>().expect("a text");
-                assert!(told.contains("EVERTURN_MODEL_SEED="), "{told}");
-                let operations = told.lines().skip_while(|line| *line != "vec![").count().saturating_sub(2);
+                assert!(told.contains("EVERTURN_PROOF_SEED="), "{told}");
+                let code = told.lines().skip_while(|line| *line != "vec![").skip(1);
+                let operations = code.take_while(|line| line.starts_with(' ')).count();
                 assert!((1..=12).contains(&operations), "it was shrunk to a small case: {told}");
             }
         )*
@@ -100,4 +102,10 @@ noticed_by_the_model! {
     the_model_notices_a_late_message_deleted: LateMessagesAreDeleted;
     the_model_notices_a_session_stolen: SessionsAreStolen;
     the_model_notices_a_cancelled_row_kept: CancelledRowsAreKept;
+}
+
+#[test]
+fn the_model_has_nothing_to_say_of_a_sound_provider() {
+    let proof = model::proof(env!("CARGO_PKG_NAME"), "the_model_has_nothing_to_say_of_a_sound_provider", 200);
+    model::run(&proof, || FaultyFactory::new(Fault::None));
 }

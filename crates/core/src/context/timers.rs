@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::OrchestrationContext;
 use crate::action::Action;
 use crate::future::{DurableFuture, ScheduleKind};
+use crate::{Bug, planted};
 
 impl OrchestrationContext {
     /// Sleeps durably: the timer goes on while no process runs. Dropping it costs nothing.
@@ -26,7 +27,10 @@ impl OrchestrationContext {
 
     pub(super) fn timer(&self, delay: Duration, location: &'static Location<'static>) -> DurableFuture<()> {
         let scheduled = self.exchange.emit_for_result(location, |state| Action::Timer {
-            fire_at_ms: state.now_ms.saturating_add(whole_ms_rounded_up(delay)),
+            fire_at_ms: state
+                .now_ms
+                .saturating_add(whole_ms_rounded_up(delay))
+                .saturating_sub(u64::from(planted(Bug::TimerEarly))),
         });
         DurableFuture::scheduled(&self.exchange, ScheduleKind::Timer, scheduled, |_| ())
     }

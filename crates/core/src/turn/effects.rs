@@ -4,7 +4,7 @@ use super::closing::{Closing, Ending, StillOpen};
 use super::decide::{Draft, Pending, Successor};
 use super::{Execution, ExecutionIdentity, Turn, TurnClock};
 use crate::action::Action;
-use crate::{ErrorDetails, INITIAL_EXECUTION_ID, WorkItem, build_child_instance_id};
+use crate::{Bug, ErrorDetails, INITIAL_EXECUTION_ID, WorkItem, build_child_instance_id, planted};
 
 /// Why a child is cancelled whose future was dropped.
 const DROPPED_CHILD: &str = "parent dropped sub-orchestration future";
@@ -68,7 +68,7 @@ impl Execution {
             parent_instance: start.and_then(|start| start.parent_instance.clone()),
             parent_id: start.and_then(|start| start.parent_id),
             parent_execution_id: start.and_then(|start| start.parent_execution_id),
-            carry_forward_events: state.queues.unread().cloned().collect(),
+            carry_forward_events: state.queues.unread().filter(|_| !planted(Bug::UnreadDropped)).cloned().collect(),
             initial_custom_status: state.custom_status.clone(),
         }
     }

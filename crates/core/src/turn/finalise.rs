@@ -5,7 +5,7 @@ use super::closing::Ending;
 use super::decide::Draft;
 use super::{Execution, Turn, TurnClock};
 use crate::exchange::Droppable;
-use crate::{ErrorDetails, EventKind};
+use crate::{Bug, ErrorDetails, EventKind, planted};
 
 impl Execution {
     /// Decides the outcome: a cancel wins over everything, continue-as-new over what the code returned.
@@ -41,6 +41,7 @@ impl Execution {
                 self.apply(&event, None)?;
                 self.append(event, draft);
                 match kind {
+                    Droppable::Activity if planted(Bug::DroppedNotWithdrawn) => {}
                     Droppable::Activity => draft.cancelled_activities.push(source),
                     // A call that was answered has no child to cancel any more; where it was refused, or its id was
                     // taken, the instance of that id is somebody else's.

@@ -15,7 +15,9 @@ use crate::action::Emitted;
 use crate::context::OrchestrationContext;
 use crate::exchange::Exchange;
 use crate::limits::MAX_DECISIONS_PER_TURN;
-use crate::{AppErrorKind, ErrorDetails, Event, EventKind, KvEntry, OrchestrationHandlerRef, WorkItem};
+use crate::{
+    AppErrorKind, Bug, ErrorDetails, Event, EventKind, KvEntry, OrchestrationHandlerRef, WorkItem, planted,
+};
 
 mod apply;
 mod closing;
@@ -284,7 +286,9 @@ impl Execution {
     ) -> Result<(), ErrorDetails> {
         let mut events = persisted.iter().chain(fresh).enumerate().peekable();
         while let Some((index, event)) = events.next() {
-            self.make_owed_poll(clock)?;
+            if index <= persisted.len() || !planted(Bug::OnePollATurn) {
+                self.make_owed_poll(clock)?;
+            }
             if self.output.is_some() {
                 let rest = std::iter::once(event).chain(events.map(|(_, event)| event));
                 self.pass_over(rest);

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use everturn_core::{Bug, planted};
 use everturn_provider::{LockKind, LockRenewal, Provider, ProviderError};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
@@ -258,7 +259,7 @@ impl Locks {
                 let due_at = after(sent_at, renewal_interval(held.terms.timeout, held.terms.buffer));
                 self.set_due(id, due_at);
             }
-            Err(error) if error.is_retryable() => {
+            Err(error) if error.is_retryable() && !planted(Bug::RenewalErrorIsLoss) => {
                 let retry_at = Instant::now() + RETRY_DELAY;
                 if retry_at < held.ends_at {
                     tracing::debug!(target: "everturn::runtime::worker", lock_token = %held.token, %error,

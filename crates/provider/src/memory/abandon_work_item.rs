@@ -15,14 +15,20 @@ impl Store {
         ignore_attempt: bool,
     ) -> Result<(), ProviderError> {
         let row_id = self.activity_locked_by("abandon_work_item", token, now)?;
+        self.let_activity_go(row_id, now.visible_after(delay), ignore_attempt);
+        Ok(())
+    }
+
+    /// The same for whoever need not ask whether the lock lasts.
+    pub(super) fn let_activity_go(&mut self, row_id: u64, visible_at_ms: u64, ignore_attempt: bool) {
         if let Some(activity) = self.worker_queue.get_mut(&row_id) {
             activity.lock = None;
-            activity.visible_at_ms = now.visible_after(delay);
+            activity.visible_at_ms = visible_at_ms;
             if ignore_attempt {
                 activity.attempt_count = activity.attempt_count.saturating_sub(1);
             }
         }
+        self.changed_hands.activities.insert(row_id);
         self.changes.worker_queue = true;
-        Ok(())
     }
 }

@@ -46,8 +46,10 @@ impl Store {
             };
             self.push_message(item, visible_at_ms);
         }
+        self.changes.check_ins.0.extend(commit.check_in);
         // Messages that came under the lock can be fetched now.
         self.changes.orchestrator_queue = true;
+        self.changed_hands.instances.insert(instance.clone());
         self.changes.instances.insert(instance);
         Ok(())
     }

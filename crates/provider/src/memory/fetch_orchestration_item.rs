@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use everturn_core::{EventKind, INITIAL_EXECUTION_ID, WorkItem};
 
-use super::store::{Execution, Lock, Message, Moment, Store, Stored, VISIBLE};
+use super::store::{Execution, Held, Lock, Message, Moment, Store, Stored, VISIBLE};
 use crate::types::{DispatcherCapabilityFilter, OrchestrationItem};
 use crate::warm::{FetchedTurn, WarmView};
 
@@ -52,11 +52,33 @@ impl Store {
         for row_id in self.orphans(now) {
             self.orchestrator_queue.remove(&row_id);
         }
-        let (instance, identity) = self.pick_instance(now, filter)?;
+        let Some((instance, identity)) = self.pick_instance(now, filter) else {
+            self.changes.passed_over |= self.passes_instances_over(now);
+            return None;
+        };
         let lock = Lock::new(fresh_token.to_owned(), now, lock_timeout);
         self.instance_locks.insert(instance.clone(), lock);
+        self.changed_hands.instances.insert(instance.clone());
         let (messages, damage, attempt_count) = self.tag_messages(&instance, now, fresh_token);
-        Some(self.turn(instance, identity, messages, damage, attempt_count, fresh_token, warm))
+        let turn = self.turn(instance, identity, messages, damage, attempt_count, fresh_token, warm);
+        if turn.warm.is_some() {
+            self.changes.early = Some(fresh_token.to_owned());
+        } else {
+            let lock = Held::Lock { token: fresh_token.to_owned(), lasts: lock_timeout };
+            self.changes.held.push(lock);
+        }
+        Some(turn)
+    }
+
+    /// Whether there are messages whose instance was let go in this batch.
+    fn passes_instances_over(&self, now: Moment) -> bool {
+        self.changed_hands.instances.iter().any(|instance| {
+            !self.is_instance_locked(instance, now)
+                && self
+                    .orchestrator_queue
+                    .values()
+                    .any(|message| message.instance == *instance && message.is_visible(now))
+        })
     }
 
     /// The oldest instance that may be delivered.
@@ -87,7 +109,7 @@ impl Store {
         rows.flatten().collect()
     }
 
-    /// The unlocked instances that have visible messages, the one with the oldest first.
+    /// The instances that have visible messages and can be locked, the one with the oldest first.
     fn instances_with_messages(&self, now: Moment) -> Vec<&str> {
         let mut seen = BTreeSet::new();
         self.orchestrator_queue
@@ -95,6 +117,7 @@ impl Store {
             .filter(|message| message.is_visible(now))
             .map(|message| message.instance.as_str())
             .filter(|instance| seen.insert(*instance) && !self.is_instance_locked(instance, now))
+            .filter(|instance| !self.changed_hands.instances.contains(*instance))
             .collect()
     }
 

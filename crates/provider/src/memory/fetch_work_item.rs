@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use everturn_core::{ErrorDetails, WorkItem};
 
-use super::store::{Activity, Lock, Moment, Session, Store, Stored, VISIBLE};
+use super::hand_back::Claim;
+use super::store::{Activity, Held, Lock, Moment, Session, Store, Stored, VISIBLE};
 use crate::tags::TagFilter;
 use crate::types::{ScheduledActivityIdentifier, SessionFetchConfig};
 
@@ -24,22 +25,39 @@ impl Store {
         {
             activity.visible_at_ms = VISIBLE;
         }
-        let row_id = self.pick_activity(now, session, tag_filter)?;
+        let Some(row_id) = self.pick_activity(now, session, tag_filter) else {
+            self.changes.passed_over |= self.passes_activities_over(now);
+            return None;
+        };
         let activity = self.worker_queue.get_mut(&row_id)?;
         let Stored::Good(item) = &activity.item else { return None };
         let item = item.clone();
         activity.lock = Some(Lock::new(fresh_token.to_owned(), now, lock_timeout));
         activity.attempt_count = activity.attempt_count.saturating_add(1);
         let attempt_count = activity.attempt_count;
+        self.changed_hands.activities.insert(row_id);
+        self.changes.held.push(Held::Lock { token: fresh_token.to_owned(), lasts: lock_timeout });
         if let (Some(session_id), Some(config)) = (&activity.session_id, session) {
             let claim = Session {
                 owner_id: config.owner_id.clone(),
                 leased_until: now.monotonic.saturating_add(config.lock_timeout),
                 last_activity_at: now.monotonic,
             };
+            self.changes.held.push(Held::Lease {
+                session_id: session_id.clone(),
+                owner_id: claim.owner_id.clone(),
+                lasts: config.lock_timeout,
+            });
+            self.changes.claim = Claim::of(session_id, &claim, self.sessions.get(session_id), now);
             self.sessions.insert(session_id.clone(), claim);
         }
         Some((item, fresh_token.to_owned(), attempt_count))
+    }
+
+    /// Whether there are activities that were let go in this batch.
+    fn passes_activities_over(&self, now: Moment) -> bool {
+        let changed = self.changed_hands.activities.iter().filter_map(|row_id| self.worker_queue.get(row_id));
+        changed.into_iter().any(|activity| activity.is_free(now))
     }
 
     /// The oldest row that this worker may take. Damaged rows on the way are answered with a failure.
@@ -50,8 +68,9 @@ impl Store {
         tag_filter: &TagFilter,
     ) -> Option<u64> {
         loop {
-            let (row_id, activity) = self.worker_queue.iter().find(|(_, activity)| {
+            let (row_id, activity) = self.worker_queue.iter().find(|(row_id, activity)| {
                 activity.is_free(now)
+                    && !self.changed_hands.activities.contains(row_id)
                     && tag_filter.matches(activity.tag.as_deref())
                     && self.may_take_session(activity.session_id.as_deref(), session, now)
             })?;

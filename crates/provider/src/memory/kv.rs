@@ -7,7 +7,7 @@ use everturn_core::{EventKind, KvEntry};
 use super::store::Store;
 
 /// One instance's keys.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub(super) struct KvStore {
     /// What ended executions left.
     base: BTreeMap<String, KvEntry>,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::store::{Lock, Moment, Store};
+use super::store::{Held, Lock, Moment, Store};
 use crate::error::ProviderError;
 use crate::locks::{LockKind, LockRenewal};
 
@@ -49,6 +49,7 @@ impl Store {
         if let Some(lock) = self.instance_locks.get_mut(&instance) {
             lock.held_until = now.monotonic.saturating_add(extend_for);
         }
+        self.changes.held.push(Held::Lock { token: token.to_owned(), lasts: extend_for });
         Ok(())
     }
 
@@ -62,6 +63,7 @@ impl Store {
         if let Some(lock) = self.worker_queue.get_mut(&row_id).and_then(|activity| activity.lock.as_mut()) {
             lock.held_until = now.monotonic.saturating_add(extend_for);
         }
+        self.changes.held.push(Held::Lock { token: token.to_owned(), lasts: extend_for });
         self.touch_session(row_id, now);
         Ok(())
     }
@@ -79,6 +81,35 @@ impl Store {
                 LockKind::WorkItem => self.renew_work_item_lock(now, token, *extend_for),
             })
             .collect()
+    }
+}
+
+impl Store {
+    /// Has these locks and leases count from now on: their holders are told only now that they have them.
+    pub(super) fn count_from(&mut self, now: Moment, held: &[Held]) {
+        for held in held {
+            match held {
+                Held::Lock { token, lasts } => {
+                    let of_activities = self.worker_queue.values_mut().filter_map(|row| row.lock.as_mut());
+                    let mut locks = self.instance_locks.values_mut().chain(of_activities);
+                    if let Some(lock) = locks.find(|lock| lock.token == *token) {
+                        lock.held_until = now.monotonic.saturating_add(*lasts);
+                    }
+                }
+                Held::Lease { session_id, owner_id, lasts } => {
+                    let session = self.sessions.get_mut(session_id);
+                    if let Some(session) = session.filter(|session| session.owner_id == *owner_id) {
+                        session.leased_until = now.monotonic.saturating_add(*lasts);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether a token still stands in a row.
+    pub(super) fn is_held(&self, token: &str) -> bool {
+        let of_activities = self.worker_queue.values().filter_map(|row| row.lock.as_ref());
+        self.instance_locks.values().chain(of_activities).any(|lock| lock.token == token)
     }
 }
 

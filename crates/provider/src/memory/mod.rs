@@ -1,7 +1,7 @@
 //! The provider that keeps everything in memory: the storage contract as a program one can read.
 //!
 //! All state is one `store::Store` of plain ordered tables behind a mutex. Each verb of the contract is a method
-//! of it in a file of its own; what is asynchronous (waiting for work) is only around it.
+//! of it in a file of its own; what is asynchronous (waiting for work, and for the commit of a batch) is only around it.
 
 mod abandon_orchestration_item;
 mod abandon_work_item;
@@ -9,10 +9,13 @@ mod ack_orchestration_item;
 mod ack_work_item;
 mod admin;
 mod append_with_execution;
+mod batch;
+mod batches;
 mod delete;
 mod enqueue;
 mod fetch_orchestration_item;
 mod fetch_work_item;
+mod hand_back;
 mod kv;
 mod locks;
 mod parked;
@@ -32,8 +35,12 @@ use tokio::sync::Notify;
 
 use crate::clock::{Clock, SystemClock};
 use crate::warm::Stamp;
-use store::{Changes, Moment, Store};
+use batch::State;
+use batches::Batches;
+use store::{Changes, Moment};
 use watches::Watches;
+
+pub use batches::{BatchFate, BatchFates, LostBatch, NoLoss, Unanswered};
 
 /// A provider that keeps everything in memory and forgets it when it is dropped.
 ///
@@ -51,7 +58,8 @@ use watches::Watches;
 pub struct MemoryProvider {
     clock: Arc<dyn Clock>,
     payload_bytes_max: usize,
-    store: Mutex<Store>,
+    batches: Option<Batches>,
+    state: Mutex<State>,
     watches: Mutex<Watches>,
     orchestrator_work: Notify,
     worker_work: Notify,
@@ -68,7 +76,8 @@ impl MemoryProvider {
         Self {
             clock,
             payload_bytes_max: DEFAULT_PAYLOAD_BYTES_MAX,
-            store: Mutex::default(),
+            batches: None,
+            state: Mutex::default(),
             watches: Mutex::default(),
             orchestrator_work: Notify::new(),
             worker_work: Notify::new(),
@@ -82,22 +91,16 @@ impl MemoryProvider {
         self
     }
 
-    /// Runs a verb at the present time and wakes those it concerns.
-    fn with_store<T>(&self, verb: impl FnOnce(&mut Store, Moment) -> T) -> T {
-        let (answer, changes) = self.run(verb);
-        self.announce(changes);
-        answer
+    fn moment(&self) -> Moment {
+        Moment { wall_ms: self.clock.wall_ms(), monotonic: self.clock.monotonic() }
     }
 
-    /// Runs a verb at the present time and says whom it concerns.
-    fn run<T>(&self, verb: impl FnOnce(&mut Store, Moment) -> T) -> (T, Changes) {
-        let mut store = locked(&self.store);
-        let now = Moment { wall_ms: self.clock.wall_ms(), monotonic: self.clock.monotonic() };
-        let answer = verb(&mut store, now);
-        (answer, std::mem::take(&mut store.changes))
-    }
-
+    /// Tells those whom a change concerns.
     fn announce(&self, changes: Changes) {
+        // Whoever is woken by a commit shall find the instance in memory again.
+        for check_in in changes.check_ins.0 {
+            check_in();
+        }
         if !changes.instances.is_empty() {
             let mut watches = locked(&self.watches);
             for instance in &changes.instances {

@@ -25,29 +25,30 @@ use crate::watch::InstanceWatch;
 impl MemoryProvider {
     async fn fetch_instance(
         &self,
+        operation: &str,
         lock_timeout: Duration,
         poll_timeout: Duration,
         filter: Option<&DispatcherCapabilityFilter>,
         warm: Option<Arc<dyn WarmView>>,
-    ) -> Option<FetchedTurn> {
+    ) -> Result<Option<FetchedTurn>, ProviderError> {
         let look = |store: &mut Store, now: Moment, token: &str| {
             let turn = store.fetch_orchestration_item(now, token, lock_timeout, filter, warm.as_deref());
             // Those who wait do not know of a lock that ends before they look again.
             store.changes.orchestrator_queue |= turn.is_some() && lock_timeout < LOOK_AT_LEAST_EVERY;
             turn
         };
-        self.look_until(poll_timeout, &self.orchestrator_work, look, Store::next_orchestration_wake).await
+        self.look_until(
+            operation,
+            poll_timeout,
+            &self.orchestrator_work,
+            look,
+            Store::next_orchestration_wake,
+        )
+        .await
     }
 
-    fn commit(&self, commit: TurnCommit) -> Result<(), ProviderError> {
-        let check_in = commit.check_in.clone();
-        let (answer, changes) = self.run(|store, now| store.ack_orchestration_item(now, commit));
-        // Whoever is woken by this commit shall find the instance in memory again.
-        if let (Ok(()), Some(check_in)) = (&answer, check_in) {
-            check_in();
-        }
-        self.announce(changes);
-        answer
+    async fn commit(&self, operation: &str, commit: &TurnCommit) -> Result<(), ProviderError> {
+        self.write(operation, |store, now| store.ack_orchestration_item(now, commit.clone())).await?
     }
 }
 
@@ -67,7 +68,8 @@ impl Provider for MemoryProvider {
         poll_timeout: Duration,
         filter: Option<&DispatcherCapabilityFilter>,
     ) -> Result<Option<(OrchestrationItem, String, u32)>, ProviderError> {
-        let turn = self.fetch_instance(lock_timeout, poll_timeout, filter, None).await;
+        let turn =
+            self.fetch_instance("fetch_orchestration_item", lock_timeout, poll_timeout, filter, None).await?;
         Ok(turn.map(|turn| (turn.item, turn.lock_token, turn.attempt_count)))
     }
 
@@ -81,7 +83,7 @@ impl Provider for MemoryProvider {
         metadata: ExecutionMetadata,
         cancelled_activities: Vec<ScheduledActivityIdentifier>,
     ) -> Result<(), ProviderError> {
-        self.commit(TurnCommit {
+        let commit = TurnCommit {
             lock_token: lock_token.to_owned(),
             execution_id,
             history_delta,
@@ -92,7 +94,8 @@ impl Provider for MemoryProvider {
             base: None,
             stamp: self.fresh_stamp(),
             check_in: None,
-        })
+        };
+        self.commit("ack_orchestration_item", &commit).await
     }
 
     async fn abandon_orchestration_item(
@@ -101,11 +104,14 @@ impl Provider for MemoryProvider {
         delay: Option<Duration>,
         ignore_attempt: bool,
     ) -> Result<(), ProviderError> {
-        self.with_store(|store, now| store.abandon_orchestration_item(now, lock_token, delay, ignore_attempt))
+        self.write("abandon_orchestration_item", |store, now| {
+            store.abandon_orchestration_item(now, lock_token, delay, ignore_attempt)
+        })
+        .await?
     }
 
     async fn read(&self, instance: &str) -> Result<Vec<Event>, ProviderError> {
-        self.with_store(|store, _| store.read(instance))
+        self.look("read", |store, _| store.read(instance)).await?
     }
 
     async fn read_with_execution(
@@ -113,7 +119,7 @@ impl Provider for MemoryProvider {
         instance: &str,
         execution_id: u64,
     ) -> Result<Vec<Event>, ProviderError> {
-        self.with_store(|store, _| store.read_with_execution(instance, execution_id))
+        self.look("read_with_execution", |store, _| store.read_with_execution(instance, execution_id)).await?
     }
 
     async fn append_with_execution(
@@ -123,13 +129,14 @@ impl Provider for MemoryProvider {
         new_events: Vec<Event>,
     ) -> Result<(), ProviderError> {
         let stamp = self.fresh_stamp();
-        self.with_store(|store, now| {
-            store.append_with_execution(now, stamp, instance, execution_id, new_events)
+        self.write("append_with_execution", |store, now| {
+            store.append_with_execution(now, stamp, instance, execution_id, new_events.clone())
         })
+        .await?
     }
 
     async fn enqueue_for_worker(&self, item: WorkItem) -> Result<(), ProviderError> {
-        self.with_store(|store, _| store.enqueue_for_worker(item))
+        self.write("enqueue_for_worker", |store, _| store.enqueue_for_worker(item.clone())).await?
     }
 
     async fn fetch_work_item(
@@ -147,15 +154,17 @@ impl Provider for MemoryProvider {
             store.changes.worker_queue |= work.is_some() && ends_soon;
             work
         };
-        Ok(self.look_until(poll_timeout, &self.worker_work, look, Store::next_work_item_wake).await)
+        self.look_until("fetch_work_item", poll_timeout, &self.worker_work, look, Store::next_work_item_wake)
+            .await
     }
 
     async fn ack_work_item(&self, token: &str, completion: Option<WorkItem>) -> Result<(), ProviderError> {
-        self.with_store(|store, now| store.ack_work_item(now, token, completion))
+        self.write("ack_work_item", |store, now| store.ack_work_item(now, token, completion.clone())).await?
     }
 
     async fn renew_work_item_lock(&self, token: &str, extend_for: Duration) -> Result<(), ProviderError> {
-        self.with_store(|store, now| store.renew_work_item_lock(now, token, extend_for))
+        self.write("renew_work_item_lock", |store, now| store.renew_work_item_lock(now, token, extend_for))
+            .await?
     }
 
     async fn renew_session_lock(
@@ -164,11 +173,14 @@ impl Provider for MemoryProvider {
         extend_for: Duration,
         idle_timeout: Duration,
     ) -> Result<usize, ProviderError> {
-        Ok(self.with_store(|store, now| store.renew_session_lock(now, owner_ids, extend_for, idle_timeout)))
+        self.write("renew_session_lock", |store, now| {
+            store.renew_session_lock(now, owner_ids, extend_for, idle_timeout)
+        })
+        .await
     }
 
     async fn cleanup_orphaned_sessions(&self, _idle_timeout: Duration) -> Result<usize, ProviderError> {
-        Ok(self.with_store(|store, now| store.cleanup_orphaned_sessions(now)))
+        self.write("cleanup_orphaned_sessions", |store, now| store.cleanup_orphaned_sessions(now)).await
     }
 
     async fn abandon_work_item(
@@ -177,7 +189,10 @@ impl Provider for MemoryProvider {
         delay: Option<Duration>,
         ignore_attempt: bool,
     ) -> Result<(), ProviderError> {
-        self.with_store(|store, now| store.abandon_work_item(now, token, delay, ignore_attempt))
+        self.write("abandon_work_item", |store, now| {
+            store.abandon_work_item(now, token, delay, ignore_attempt)
+        })
+        .await?
     }
 
     async fn renew_orchestration_item_lock(
@@ -185,7 +200,10 @@ impl Provider for MemoryProvider {
         token: &str,
         extend_for: Duration,
     ) -> Result<(), ProviderError> {
-        self.with_store(|store, now| store.renew_orchestration_item_lock(now, token, extend_for))
+        self.write("renew_orchestration_item_lock", |store, now| {
+            store.renew_orchestration_item_lock(now, token, extend_for)
+        })
+        .await?
     }
 
     async fn enqueue_for_orchestrator(
@@ -193,7 +211,10 @@ impl Provider for MemoryProvider {
         item: WorkItem,
         delay: Option<Duration>,
     ) -> Result<(), ProviderError> {
-        self.with_store(|store, now| store.enqueue_for_orchestrator(now, item, delay))
+        self.write("enqueue_for_orchestrator", |store, now| {
+            store.enqueue_for_orchestrator(now, item.clone(), delay)
+        })
+        .await?
     }
 
     fn as_management_capability(&self) -> Option<&dyn ProviderAdmin> {
@@ -205,19 +226,19 @@ impl Provider for MemoryProvider {
         instance: &str,
         last_seen_version: u64,
     ) -> Result<Option<(Option<String>, u64)>, ProviderError> {
-        Ok(self.with_store(|store, _| store.get_custom_status(instance, last_seen_version)))
+        self.look("get_custom_status", |store, _| store.get_custom_status(instance, last_seen_version)).await
     }
 
     async fn get_kv_value(&self, instance: &str, key: &str) -> Result<Option<String>, ProviderError> {
-        Ok(self.with_store(|store, _| store.get_kv_value(instance, key)))
+        self.look("get_kv_value", |store, _| store.get_kv_value(instance, key)).await
     }
 
     async fn get_kv_all_values(&self, instance: &str) -> Result<HashMap<String, String>, ProviderError> {
-        Ok(self.with_store(|store, _| store.get_kv_all_values(instance)))
+        self.look("get_kv_all_values", |store, _| store.get_kv_all_values(instance)).await
     }
 
     async fn get_instance_stats(&self, instance: &str) -> Result<Option<SystemStats>, ProviderError> {
-        Ok(self.with_store(|store, _| store.get_instance_stats(instance)))
+        self.look("get_instance_stats", |store, _| store.get_instance_stats(instance)).await
     }
 
     fn payload_bytes_max(&self) -> usize {
@@ -235,19 +256,22 @@ impl Provider for MemoryProvider {
         filter: Option<&DispatcherCapabilityFilter>,
         warm: Arc<dyn WarmView>,
     ) -> Result<Option<FetchedTurn>, ProviderError> {
-        Ok(self.fetch_instance(lock_timeout, poll_timeout, filter, Some(warm)).await)
+        self.fetch_instance("fetch_turn", lock_timeout, poll_timeout, filter, Some(warm)).await
     }
 
     async fn commit_turn(&self, commit: &TurnCommit) -> Result<(), ProviderError> {
-        self.commit(commit.clone())
+        self.commit("commit_turn", commit).await
     }
 
     async fn renew_locks(&self, renewals: &[LockRenewal]) -> Vec<Result<(), ProviderError>> {
-        self.with_store(|store, now| store.renew_locks(now, renewals))
+        match self.write("renew_locks", |store, now| store.renew_locks(now, renewals)).await {
+            Ok(answers) => answers,
+            Err(lost) => renewals.iter().map(|_| Err(lost.clone())).collect(),
+        }
     }
 
     async fn read_status(&self, instance: &str) -> Result<OrchestrationStatus, ProviderError> {
-        self.with_store(|store, _| store.read_status(instance))
+        self.look("read_status", |store, _| store.read_status(instance)).await?
     }
 
     fn watch_instance(&self, instance: &str) -> InstanceWatch {
@@ -258,6 +282,6 @@ impl Provider for MemoryProvider {
         &self,
         instance: &str,
     ) -> Result<Option<(String, String)>, ProviderError> {
-        Ok(self.with_store(|store, _| store.read_orchestration_name(instance)))
+        self.look("read_orchestration_name", |store, _| store.read_orchestration_name(instance)).await
     }
 }

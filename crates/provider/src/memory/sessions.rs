@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::store::{Moment, Store};
+use super::store::{Held, Moment, Store};
 
 impl Store {
     /// Extends the living leases of these owners that were active within the idle timeout; returns how many.
@@ -14,10 +14,15 @@ impl Store {
         idle_timeout: Duration,
     ) -> usize {
         let mut renewed = 0;
-        for session in self.sessions.values_mut() {
+        for (session_id, session) in &mut self.sessions {
             let is_active = now.monotonic < session.last_activity_at.saturating_add(idle_timeout);
             if session.is_leased(now) && is_active && owner_ids.contains(&session.owner_id.as_str()) {
                 session.leased_until = now.monotonic.saturating_add(extend_for);
+                self.changes.held.push(Held::Lease {
+                    session_id: session_id.clone(),
+                    owner_id: session.owner_id.clone(),
+                    lasts: extend_for,
+                });
                 renewed += 1;
             }
         }

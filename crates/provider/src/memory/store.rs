@@ -4,15 +4,17 @@
 //! for nothing, and check everything before they change anything: a refusal leaves the store as it was.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::time::Duration;
 
 use everturn_core::{Event, EventKind, WorkItem};
 use semver::Version;
 
+use super::hand_back::Claim;
 use super::kv::KvStore;
 use crate::error::ProviderError;
 use crate::types::ScheduledActivityIdentifier;
-use crate::warm::Stamp;
+use crate::warm::{CheckIn, Stamp};
 
 /// Status of an execution that is under way.
 pub(super) const RUNNING: &str = "Running";
@@ -24,7 +26,7 @@ pub(super) const FAILED: &str = "Failed";
 pub(super) const CONTINUED_AS_NEW: &str = "ContinuedAsNew";
 
 /// All tables, and what the last verb may have set in motion.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub(super) struct Store {
     pub(super) instances: BTreeMap<String, Instance>,
     pub(super) executions: BTreeMap<String, BTreeMap<u64, Execution>>,
@@ -40,11 +42,12 @@ pub(super) struct Store {
     /// Activities of which nothing can be read, not even whose they are.
     pub(super) set_aside: Vec<Activity>,
     pub(super) changes: Changes,
+    pub(super) changed_hands: ChangedHands,
     last_row_id: u64,
 }
 
-/// Whom to wake after a verb.
-#[derive(Debug, Default)]
+/// What came of a verb besides its answer: whom to wake, and what to remember until it is committed.
+#[derive(Debug, Default, Clone)]
 pub(super) struct Changes {
     /// Something may have become fetchable by a dispatcher, now or at a new moment.
     pub(super) orchestrator_queue: bool,
@@ -52,6 +55,41 @@ pub(super) struct Changes {
     pub(super) worker_queue: bool,
     /// These instances have changed.
     pub(super) instances: BTreeSet<String>,
+    /// Locks and leases that were given or renewed, and are answered after the commit: they count from then on.
+    pub(super) held: Vec<Held>,
+    /// The token of a turn that may be answered before the commit.
+    pub(super) early: Option<String>,
+    /// A fetch found something that had changed hands before, see [`ChangedHands`].
+    pub(super) passed_over: bool,
+    /// A session that a fetch claimed which nobody had.
+    pub(super) claim: Option<Claim>,
+    /// Instances to be put back into memory.
+    pub(super) check_ins: CheckIns,
+}
+
+/// Callbacks of committed turns.
+#[derive(Default, Clone)]
+pub(super) struct CheckIns(pub(super) Vec<CheckIn>);
+
+impl fmt::Debug for CheckIns {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("CheckIns").field(&self.0.len()).finish()
+    }
+}
+
+/// A lock or a lease, and how long it lasts.
+#[derive(Debug, Clone)]
+pub(super) enum Held {
+    Lock { token: String, lasts: Duration },
+    Lease { session_id: String, owner_id: String, lasts: Duration },
+}
+
+/// What was handed out or let go in the open batch. It is not handed out again in it: nobody works on what is not
+/// committed, and who lets go hears of it before somebody else begins.
+#[derive(Debug, Default, Clone)]
+pub(super) struct ChangedHands {
+    pub(super) instances: BTreeSet<String>,
+    pub(super) activities: BTreeSet<u64>,
 }
 
 /// A record as it was written, or what is left of it.
@@ -62,7 +100,7 @@ pub(super) enum Stored<T> {
 }
 
 /// An instance exists from its first ack on.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Instance {
     pub(super) orchestration_name: String,
     pub(super) orchestration_version: String,
@@ -73,14 +111,14 @@ pub(super) struct Instance {
 }
 
 /// What the code of an instance says about itself, and how often it has spoken.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub(super) struct CustomStatus {
     pub(super) status: Option<String>,
     pub(super) version: u64,
 }
 
 /// One life of an instance, with its history.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Execution {
     pub(super) status: String,
     pub(super) output: Option<String>,
@@ -111,7 +149,7 @@ pub(super) struct Lock {
 }
 
 /// A row of the orchestrator queue.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Message {
     pub(super) instance: String,
     pub(super) is_start: bool,
@@ -124,7 +162,7 @@ pub(super) struct Message {
 }
 
 /// A row of the worker queue.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Activity {
     /// Whose it is; `None` if that can no longer be read.
     pub(super) identity: Option<ScheduledActivityIdentifier>,
@@ -137,7 +175,7 @@ pub(super) struct Activity {
 }
 
 /// Who may take the activities of a session.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Session {
     pub(super) owner_id: String,
     pub(super) leased_until: Duration,
@@ -194,6 +232,13 @@ impl Store {
         let row_id = self.next_row_id();
         self.worker_queue.insert(row_id, activity);
         self.changes.worker_queue = true;
+    }
+
+    /// Goes back to what was stored before a batch. Numbers that were given out in it are never given out again.
+    pub(super) fn go_back_to(&mut self, before: Self) {
+        let last_row_id = self.last_row_id;
+        *self = before;
+        self.last_row_id = last_row_id;
     }
 
     fn next_row_id(&mut self) -> u64 {

@@ -2,16 +2,26 @@
 
 use std::any::Any;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use everturn_conformance::{DefaultBodies, ProviderFactory, WorkerRowDamage};
+use everturn_provider::memory::NoLoss;
 use everturn_provider::{ManualClock, MemoryProvider, Provider};
 
-struct MemoryFactory(Arc<ManualClock>);
+struct MemoryFactory {
+    clock: Arc<ManualClock>,
+    /// How long its batches stay open; `None` if it commits each call by itself.
+    window: Option<Duration>,
+}
 
 impl MemoryFactory {
     fn new() -> Self {
-        Self(Arc::new(ManualClock::new(1_700_000_000_000)))
+        Self { clock: Arc::new(ManualClock::new(1_700_000_000_000)), window: None }
+    }
+
+    fn in_batches(window: Duration) -> Self {
+        Self { window: Some(window), ..Self::new() }
     }
 }
 
@@ -40,11 +50,15 @@ fn memory(provider: &Arc<dyn Provider>) -> &MemoryProvider {
 #[async_trait]
 impl ProviderFactory for MemoryFactory {
     fn clock(&self) -> Arc<ManualClock> {
-        Arc::clone(&self.0)
+        Arc::clone(&self.clock)
     }
 
     async fn open(&self) -> Arc<dyn Provider> {
-        Arc::new(MemoryProvider::with_clock(self.clock()))
+        let provider = MemoryProvider::with_clock(self.clock());
+        Arc::new(match self.window {
+            Some(window) => provider.with_batches(window, Arc::new(NoLoss)),
+            None => provider,
+        })
     }
 
     async fn damage_event(
@@ -121,4 +135,13 @@ mod with_default_bodies {
 
     everturn_conformance::provider_tests!(BareFactory::new());
     everturn_conformance::model_test!(BareFactory::new(), cases: 20);
+}
+
+mod in_batches {
+    use std::time::Duration;
+
+    use super::MemoryFactory;
+
+    everturn_conformance::provider_tests!(MemoryFactory::in_batches(Duration::from_millis(1)));
+    everturn_conformance::model_test!(MemoryFactory::in_batches(Duration::ZERO), cases: 100);
 }

@@ -11,4 +11,3 @@ mod determinism;
 mod harness;
 mod progress;
 mod proofs;
-mod seeds;

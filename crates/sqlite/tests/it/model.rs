@@ -1,7 +1,7 @@
 //! Random sequences of calls, beside the in-memory provider.
 //!
 //! The long run, on sequences that no other run tries:
-//! `EVERTURN_MODEL_SEED=1000000 EVERTURN_MODEL_CASES=20000 cargo test -p everturn-sqlite --test it model::model`
+//! `EVERTURN_PROOF_SEED=1000000 EVERTURN_PROOF_CASES=20000 cargo test -p everturn-sqlite --test it model::model`
 
 use crate::conformance::MemoryFactory;
 

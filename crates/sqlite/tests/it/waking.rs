@@ -13,6 +13,30 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const WOKEN: Duration = Duration::from_millis(800);
 
 #[tokio::test]
+async fn new_work_wakes_the_waiting_fetch() {
+    let store = Store::new();
+    let provider = Arc::new(store.open().await);
+    let mut quickest = PATIENCE;
+    // Whoever is not woken is served by the look that comes every second; only the first may meet it by luck.
+    for round in 0..4_u64 {
+        let waiting = tokio::spawn({
+            let provider = Arc::clone(&provider);
+            async move { provider.fetch_orchestration_item(LOCK, PATIENCE, None).await }
+        });
+        tokio::task::yield_now().await;
+        // Letters are worked off in order: when this one is answered, the fetch waits.
+        assert!(fetch_work(&provider).await.is_none());
+        let began = Instant::now();
+        provider.enqueue_for_orchestrator(start(&format!("i{round}")), None).await.unwrap();
+        assert!(waiting.await.unwrap().unwrap().is_some());
+        if round > 0 {
+            quickest = quickest.min(began.elapsed());
+        }
+    }
+    assert!(quickest < WOKEN, "work that is there woke nobody for {quickest:?}");
+}
+
+#[tokio::test]
 async fn a_delay_that_ends_wakes_the_waiting_fetch_on_time() {
     let store = Store::new();
     let provider = store.open().await;

@@ -3,7 +3,7 @@
 //!
 //! `work <database> <told> <share> <of> <first run>`: sees its share of the instances through, beside others.
 //! `hold <database>`: takes locks, and tries to use them when a line comes in.
-//! `fill <folder>`: works on a disk that is full for a while, and inspects what is stored at the end.
+//! `fill <folder> <seed>`: works on a disk that is full for a while, and inspects what is stored at the end.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -23,7 +23,7 @@ async fn main() {
             victim::work::run(database, told, share, first_run.parse().unwrap()).await;
         }
         ["hold", database] => victim::hold::run(database).await,
-        ["fill", folder] => victim::fill::run(folder.as_ref()).await,
+        ["fill", folder, seed] => victim::fill::run(folder.as_ref(), seed.parse().unwrap()).await,
         other => panic!("not understood: {other:?}"),
     }
 }

@@ -53,6 +53,8 @@ struct State {
     fault: Option<Fault>,
     faults_hit: u64,
     bytes_max: Option<u64>,
+    /// Somebody only looks: nothing is counted and nothing fails.
+    quiet: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -90,6 +92,7 @@ impl Disk {
             fault: None,
             faults_hit: 0,
             bytes_max: None,
+            quiet: false,
         };
         Self { state: Mutex::new(state), sync_us: AtomicU64::new(0), went_dark: Notify::new() }
     }
@@ -131,6 +134,19 @@ impl Disk {
         while !self.is_dark() {
             self.went_dark.notified().await;
         }
+    }
+
+    /// The power stays on after all.
+    pub fn keep_power(&self) {
+        self.state().cut_at = None;
+    }
+
+    /// Looks at what is there, on the thread on which everything else happens: no call of it counts, and none fails.
+    pub fn quietly<T>(&self, look: impl FnOnce() -> T) -> T {
+        self.state().quiet = true;
+        let seen = look();
+        self.state().quiet = false;
+        seen
     }
 
     /// Starts the machine again, with what survived. The power stays on until it is cut anew.
@@ -189,6 +205,9 @@ impl Disk {
         let mut state = self.state();
         if !state.powered || state.life != life {
             return Err(call.error_code());
+        }
+        if state.quiet {
+            return run(&mut state);
         }
         let number = state.calls.count(call.class());
         if state.cut_at == Some(number) {

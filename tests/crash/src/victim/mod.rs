@@ -13,8 +13,9 @@ use everturn::runtime::Runtime;
 use everturn_sqlite::{SqliteOptions, SqliteProvider};
 
 use crate::ledger::{Fact, Ledger};
-use crate::load::activities;
+use crate::load::{activities, tag_filter};
 use crate::plan::orchestrations;
+use crate::watched_store::WatchedStore;
 
 /// How long the locks of victims last.
 pub const LOCK: Duration = Duration::from_millis(400);
@@ -37,13 +38,22 @@ async fn open(database: &str) -> Arc<SqliteProvider> {
     Arc::new(SqliteProvider::new(&format!("sqlite:{database}"), Some(options)).await.unwrap())
 }
 
-async fn start(provider: &Arc<SqliteProvider>, ledger: &Arc<Ledger>) -> Arc<Runtime> {
+/// Starts a runtime: one of `share.1` on this file, with the number `share.0`.
+async fn start(
+    provider: &Arc<SqliteProvider>,
+    ledger: &Arc<Ledger>,
+    share: (usize, usize),
+) -> Arc<Runtime> {
+    let filter = tag_filter(share.0, share.1);
     let options = RuntimeOptions {
         orchestrator_lock_timeout: LOCK,
         worker_lock_timeout: LOCK,
+        session_lock_timeout: LOCK,
+        worker_tag_filter: filter.clone(),
         session_idle_timeout: Duration::from_secs(3_600),
         max_attempts: u32::MAX,
         ..RuntimeOptions::default()
     };
-    Runtime::start_with_options(provider.clone(), activities(ledger), orchestrations(), options).await
+    let store = Arc::new(WatchedStore::new(provider.clone(), Arc::clone(ledger)));
+    Runtime::start_with_options(store, activities(ledger, filter), orchestrations(), options).await
 }

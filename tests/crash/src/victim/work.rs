@@ -14,7 +14,7 @@ pub async fn run(database: &str, told: &str, share: (usize, usize), first_run: u
     let told: BTreeMap<String, Told> = serde_json::from_slice(&std::fs::read(told).unwrap()).unwrap();
     let provider = open(database).await;
     let ledger = Arc::new(Ledger::going_on(told.clone(), first_run, Some(tell)));
-    let runtime = start(&provider, &ledger).await;
+    let runtime = start(&provider, &ledger, share).await;
     say("ready");
     let mine = told
         .iter()

@@ -4,14 +4,17 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
+use everturn_crash_tests::chance::chance;
 use everturn_crash_tests::disk::Disk;
 use everturn_crash_tests::inspector::Inspector;
 use everturn_crash_tests::ledger::Ledger;
 use everturn_crash_tests::machine::End;
-use everturn_crash_tests::proof::{Counts, Proof, chance};
+use everturn_crash_tests::tally::Tally;
+use everturn_crash_tests::watchdog::watched;
+use everturn_proof::{Counts, proof};
 
 use crate::io_faults::finish;
-use crate::power_cuts::{inspect, machine};
+use crate::power_cuts::{inspect, machine, require_work};
 use crate::process::Process;
 
 /// How many instances run on a disk with a byte budget.
@@ -31,19 +34,22 @@ fn can_mount() -> bool {
 }
 
 /// A real disk: a process fills it under load, frees it, and goes on.
-fn on_tmpfs() -> Result<Counts, String> {
+fn on_tmpfs(seed: u64, tally: &Tally) -> Result<Counts, String> {
     let folder = tempfile::tempdir().unwrap();
-    let mut command = on_a_small_disk("exec \"$1\" fill \"$0\"");
-    command.arg(folder.path()).arg(env!("CARGO_BIN_EXE_everturn-crash-victim"));
+    let mut command = on_a_small_disk("exec \"$1\" fill \"$0\" \"$2\"");
+    command.arg(folder.path()).arg(env!("CARGO_BIN_EXE_everturn-crash-victim")).arg(seed.to_string());
     let process = Process::spawn(command, &Arc::new(Ledger::default()));
     let mut counts = Counts::default();
     loop {
         let line = process.heard()?;
         match line.split(' ').collect::<Vec<_>>().as_slice() {
-            ["counts", refused, instances, finished] => {
+            ["counts", refused, instances, finished, turns] => {
                 counts.add("calls refused", refused.parse().unwrap());
                 counts.add("instances", instances.parse().unwrap());
                 counts.add("finished", finished.parse().unwrap());
+                counts.add("turns", turns.parse().unwrap());
+                counts.add("nodes", 1);
+                tally.add(instances.parse().unwrap(), finished.parse().unwrap());
             }
             ["done"] => break,
             _ => return Err(line),
@@ -63,10 +69,12 @@ async fn be_full_for_a_while(disk: Arc<Disk>, full_after: Duration) {
 }
 
 /// A disk in memory with a byte budget.
-fn on_a_budget(seed: u64) -> Result<Counts, String> {
+fn on_a_budget(seed: u64, tally: &Tally) -> Result<Counts, String> {
     let mut machine = machine(seed, INSTANCES, |_| {});
+    let _tallied = tally.case(&machine.ledger);
     let full_after = Duration::from_millis(chance(seed).branch(9).below(30));
-    match machine.live(|disk| be_full_for_a_while(disk, full_after)) {
+    let live = || machine.live(|disk| be_full_for_a_while(disk, full_after));
+    match watched(format!("R9, seed {seed}"), live) {
         End::Finished => {}
         other => return Err(format!("{other:?}\n  {}", machine.describe())),
     }
@@ -74,8 +82,8 @@ fn on_a_budget(seed: u64) -> Result<Counts, String> {
     let mut inspector = Inspector::default();
     let tables = inspect(&machine, &mut inspector)?;
     finish(&machine, &mut inspector, &tables, &mut counts)?;
-    let refused = machine.disk.faults_hit();
-    counts.add("writes refused", refused);
+    let refused = machine.faults_at_work();
+    counts.add("writes refused at work", refused);
     counts.add("full disks", u64::from(refused > 0));
     counts.add("on a byte budget", u64::from(refused > 0));
     Ok(counts)
@@ -83,15 +91,20 @@ fn on_a_budget(seed: u64) -> Result<Counts, String> {
 
 #[test]
 fn r9_a_full_disk_loses_nothing_and_work_goes_on_without_a_restart() {
-    let proof = Proof::new("R9", "r9_a_full_disk_loses_nothing_and_work_goes_on_without_a_restart", 3);
+    let proof = proof!("R9", "r9_a_full_disk_loses_nothing_and_work_goes_on_without_a_restart", 3);
     let real = can_mount();
-    let counts = proof.run("full disks", |seed| if real { on_tmpfs() } else { on_a_budget(seed) });
-    proof.require_finished(&counts);
+    let tally = Tally::default();
+    let case = |seed| if real { on_tmpfs(seed, &tally) } else { on_a_budget(seed, &tally) };
+    let counts = proof.run("full disks", case);
+    tally.require_finished().unwrap();
+    proof.require(&counts, "turns", counts.get("full disks"));
 }
 
 #[test]
 fn r9_a_byte_budget_does_the_same() {
-    let proof = Proof::new("R9 in memory", "r9_a_byte_budget_does_the_same", 100);
-    let counts = proof.run("full disks", on_a_budget);
-    proof.require_finished(&counts);
+    let proof = proof!("R9", "r9_a_byte_budget_does_the_same", 100);
+    let tally = Tally::default();
+    let counts = proof.run("full disks", |seed| on_a_budget(seed, &tally));
+    tally.require_finished().unwrap();
+    require_work(&proof, &counts, "full disks");
 }

@@ -3,14 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use everturn_crash_tests::chance::Chance;
+use everturn_crash_tests::chance::{Chance, chance};
 use everturn_crash_tests::disk::{Calls, Class, Disk, Fault};
 use everturn_crash_tests::inspector::Inspector;
 use everturn_crash_tests::machine::{End, Machine};
-use everturn_crash_tests::proof::{Counts, Proof, chance};
 use everturn_crash_tests::tables::Tables;
+use everturn_crash_tests::tally::Tally;
+use everturn_crash_tests::watchdog::watched;
+use everturn_proof::{Counts, proof};
 
-use crate::power_cuts::{inspect, machine};
+use crate::power_cuts::{inspect, machine, require_work};
 
 /// How many instances a scenario has.
 const INSTANCES: usize = 2;
@@ -28,16 +30,17 @@ const KINDS: [(Class, bool); 5] = [
 const SLICES: u64 = 32;
 
 /// A slice of a scenario: first undisturbed, then with every fault at its share of the calls.
-fn slice(seed: u64) -> Result<Counts, String> {
+fn slice(seed: u64, tally: &Tally) -> Result<Counts, String> {
     let (scenario, slice) = (seed / SLICES, seed % SLICES);
-    let calls = undisturbed(scenario)?;
+    let calls = watched(format!("R3, seed {seed}, without a fault"), || undisturbed(scenario))?;
     let mut counts = Counts::default();
     let mut chance = chance(seed).branch(8);
     for (class, full) in KINDS {
         for at in (0..calls.of(class)).filter(|at| at % SLICES == slice) {
             for lasting in [false, true] {
                 let fault = Fault { class, at, lasting, full };
-                let run = disturbed(scenario, fault, &mut chance);
+                let what = format!("R3, seed {seed}, {fault:?}");
+                let run = watched(what, || disturbed(scenario, fault, &mut chance, tally));
                 counts.add_all(&run.map_err(|failure| format!("{fault:?}: {failure}"))?);
             }
         }
@@ -65,16 +68,19 @@ async fn recover(disk: Arc<Disk>, outage: Duration, cut_after: Option<u64>) {
     }
 }
 
-fn disturbed(seed: u64, fault: Fault, chance: &mut Chance) -> Result<Counts, String> {
+fn disturbed(seed: u64, fault: Fault, chance: &mut Chance, tally: &Tally) -> Result<Counts, String> {
     let mut machine = machine(seed, INSTANCES, |_| {});
+    let _tallied = tally.case(&machine.ledger);
     let mut counts = Counts::default();
     let outage = Duration::from_millis(if fault.lasting { chance.below(3_000) } else { 0 });
     let cut_after = chance.percent(25).then(|| chance.below(60));
     machine.disk.inject(fault);
     let end = machine.live(|disk| recover(disk, outage, cut_after));
     let hit = machine.disk.heal();
-    counts.add("faults that took effect", u64::from(hit > 0));
-    counts.add("calls that failed", hit);
+    let hit_at_work = machine.faults_at_work();
+    counts.add("faults at work", u64::from(hit_at_work > 0));
+    counts.add("faults while opening or closing", u64::from(hit > 0 && hit_at_work == 0));
+    counts.add("calls that failed at work", hit_at_work);
     let mut inspector = Inspector::default();
     match end {
         End::Finished => {}
@@ -119,6 +125,9 @@ pub(crate) fn finish(
     let known = machine.ledger.known();
     inspector.inspect_end(tables, &known)?;
     let events: usize = tables.executions.values().map(|execution| execution.events.len()).sum();
+    counts.add("cases", 1);
+    counts.add("nodes", machine.setup.nodes as u64);
+    counts.add("turns", known.turns);
     counts.add("instances", known.instances.len() as u64);
     counts.add("finished", known.instances.values().filter(|told| told.outcome.is_some()).count() as u64);
     counts.add("commits", machine.commits());
@@ -129,15 +138,17 @@ pub(crate) fn finish(
 
 #[test]
 fn r3_every_call_may_fail_once_and_for_good() {
-    let proof = Proof::new("R3", "r3_every_call_may_fail_once_and_for_good", 10_000);
-    let counts = proof.run("faults that took effect", slice);
-    proof.require_finished(&counts);
+    let proof = proof!("R3", "r3_every_call_may_fail_once_and_for_good", 10_000);
+    let tally = Tally::default();
+    let counts = proof.run("faults at work", |seed| slice(seed, &tally));
+    tally.require_finished().unwrap();
+    require_work(&proof, &counts, "faults at work");
 }
 
 #[test]
 fn work_goes_on_after_an_outage_with_one_operation_a_commit() {
     for seed in 0..3 {
         let fault = Fault { class: Class::Write, at: 33, lasting: true, full: false };
-        disturbed(1, fault, &mut Chance::new(seed)).unwrap();
+        disturbed(1, fault, &mut Chance::new(seed), &Tally::default()).unwrap();
     }
 }

@@ -2,15 +2,16 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use everturn_crash_tests::chance::Chance;
+use everturn_crash_tests::chance::{Chance, chance};
 use everturn_crash_tests::inspector::Inspector;
 use everturn_crash_tests::ledger::Ledger;
 use everturn_crash_tests::plan::Plan;
-use everturn_crash_tests::proof::{Counts, Proof, chance};
-use everturn_crash_tests::tables::Tables;
-use rusqlite::Connection;
+use everturn_crash_tests::tables::{Tables, left_over};
+use everturn_crash_tests::tally::Tally;
+use everturn_proof::{Counts, proof};
+use rusqlite::{Connection, OpenFlags};
 
 use crate::process::{Process, write_told};
 
@@ -18,6 +19,10 @@ use crate::process::{Process, write_told};
 const INSTANCES: usize = 8;
 /// How many lives a file sees.
 const LIVES: u64 = 8;
+/// How many processes share a file at most.
+const PROCESSES_MAX: usize = 4;
+/// How long the queues may take to run empty when all instances have ended.
+const AFTERMATH_MAX: Duration = Duration::from_secs(30);
 
 /// One file and its processes.
 pub(crate) struct Scene {
@@ -25,6 +30,7 @@ pub(crate) struct Scene {
     pub(crate) ledger: Arc<Ledger>,
     inspector: Inspector,
     first_run: u64,
+    nodes: u64,
 }
 
 impl Scene {
@@ -34,6 +40,7 @@ impl Scene {
             ledger: Arc::default(),
             inspector: Inspector::default(),
             first_run: 0,
+            nodes: 0,
         }
     }
 
@@ -51,6 +58,16 @@ impl Scene {
 
     /// Starts processes that share the work; returns when they are at it.
     pub(crate) fn start(&mut self, processes: usize) -> Result<Vec<Process>, String> {
+        let started = self.begin(processes);
+        for process in &started {
+            process.wait_for("ready")?;
+        }
+        self.nodes += processes as u64;
+        Ok(started)
+    }
+
+    /// Starts processes that share the work.
+    fn begin(&mut self, processes: usize) -> Vec<Process> {
         let told = self.folder.path().join("told");
         write_told(&told, &self.ledger);
         let mut started = Vec::new();
@@ -61,10 +78,7 @@ impl Scene {
             let arguments = ["work", &self.database(), told.to_str().unwrap(), &share, &of, &first_run];
             started.push(Process::start(&arguments, &self.ledger));
         }
-        for process in &started {
-            process.wait_for("ready")?;
-        }
-        Ok(started)
+        started
     }
 
     /// Looks at a copy of the file: looking would empty its log.
@@ -82,39 +96,54 @@ impl Scene {
         Ok(tables)
     }
 
-    /// One more process brings everything to its end.
+    /// One more process brings everything to its end, and leaves nothing behind.
     pub(crate) fn finish(&mut self, counts: &mut Counts) -> Result<(), String> {
         for mut process in self.start(1)? {
             process.wait_for("all seen through")?;
+            self.run_empty();
             process.say_go();
             process.end()?;
         }
         let tables = self.inspect()?;
         let known = self.ledger.known();
-        if let Some((id, told)) = known.instances.iter().find(|(_, told)| told.outcome.is_none()) {
-            return Err(format!("{id} did not end: {told:?}"));
-        }
+        self.inspector.inspect_end(&tables, &known)?;
         let events: usize = tables.executions.values().map(|execution| execution.events.len()).sum();
+        counts.add("nodes", self.nodes);
+        counts.add("turns", known.turns);
         counts.add("instances", known.instances.len() as u64);
-        counts.add("finished", known.instances.len() as u64);
+        counts.add("finished", known.instances.values().filter(|told| told.outcome.is_some()).count() as u64);
         counts.add("events", events as u64);
         counts.add("activity runs", known.runs.values().map(|runs| runs.len() as u64).sum());
         Ok(())
     }
+
+    /// Waits for the queues to run empty; what does not is found by the inspector.
+    fn run_empty(&self) {
+        let conn =
+            Connection::open_with_flags(self.database(), OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
+        let began = Instant::now();
+        while !matches!(left_over(&conn), Ok(0)) && began.elapsed() < AFTERMATH_MAX {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
 }
 
-fn case(seed: u64) -> Result<Counts, String> {
+fn case(seed: u64, tally: &Tally) -> Result<Counts, String> {
     let mut chance = chance(seed);
     let mut scene = Scene::new();
+    let _tallied = tally.case(&scene.ledger);
     let mut counts = Counts::default();
     for life in 0..LIVES {
         scene.add(INSTANCES, &mut chance);
-        let mut processes = scene.start(1 + usize::from(chance.percent(40)))?;
+        let count = 1 + chance.index(PROCESSES_MAX);
+        let at_work = chance.percent(85);
+        let mut processes = if at_work { scene.start(count)? } else { scene.begin(count) };
+        counts.add("lives of three and more", u64::from(at_work && count >= 3));
         while !processes.is_empty() {
             // A kill at any moment: this is the moment.
             std::thread::sleep(Duration::from_micros(chance.below(40_000)));
             processes.swap_remove(chance.index(processes.len())).kill();
-            counts.add("kills", 1);
+            counts.add(if at_work { "kills" } else { "kills while opening" }, 1);
         }
         scene.inspect().map_err(|failure| format!("life {life}: {failure}"))?;
     }
@@ -124,7 +153,14 @@ fn case(seed: u64) -> Result<Counts, String> {
 
 #[test]
 fn r4_nothing_is_lost_or_recorded_twice_when_processes_are_killed() {
-    let proof = Proof::new("R4", "r4_nothing_is_lost_or_recorded_twice_when_processes_are_killed", 50);
-    let counts = proof.run("kills", case);
-    proof.require_finished(&counts);
+    let proof = proof!("R4", "r4_nothing_is_lost_or_recorded_twice_when_processes_are_killed", 400);
+    let tally = Tally::default();
+    let counts = proof.run("kills", |seed| case(seed, &tally));
+    tally.require_finished().unwrap();
+    let kills = counts.get("kills");
+    proof.require(&counts, "turns", kills * 2);
+    proof.require(&counts, "nodes", kills);
+    if kills >= 50 {
+        proof.require(&counts, "lives of three and more", kills / 20);
+    }
 }

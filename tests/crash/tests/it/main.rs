@@ -13,4 +13,5 @@ mod io_faults;
 mod kills;
 mod power_cuts;
 mod process;
+mod simulation;
 mod zombies;

@@ -3,13 +3,16 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 
+use everturn_crash_tests::chance::chance;
 use everturn_crash_tests::disk::{Disk, Image};
 use everturn_crash_tests::inspector::Inspector;
 use everturn_crash_tests::ledger::Ledger;
 use everturn_crash_tests::machine::{End, Machine, Setup};
 use everturn_crash_tests::plan::Plan;
-use everturn_crash_tests::proof::{Counts, Proof, chance};
 use everturn_crash_tests::tables::Tables;
+use everturn_crash_tests::tally::Tally;
+use everturn_crash_tests::watchdog::watched;
+use everturn_proof::{Counts, Proof, proof};
 use everturn_sqlite::Synchronous;
 
 use crate::io_faults::finish;
@@ -56,9 +59,10 @@ pub(crate) fn inspect(machine: &Machine, inspector: &mut Inspector) -> Result<Ta
     Ok(tables)
 }
 
-fn case(seed: u64, synchronous: Synchronous) -> Result<Counts, String> {
+fn case(seed: u64, synchronous: Synchronous, tally: &Tally) -> Result<Counts, String> {
     let mut machine = machine(seed, INSTANCES, |setup| setup.synchronous = synchronous);
-    cuts(seed, &mut machine).map_err(|failure| format!("{failure}\n  {}", machine.describe()))
+    let _tallied = tally.case(&machine.ledger);
+    watched(format!("R2, seed {seed}"), || cuts(seed, &mut machine)).map_err(|failure| format!("{failure}\n  {}", machine.describe()))
 }
 
 fn cuts(seed: u64, machine: &mut Machine) -> Result<Counts, String> {
@@ -74,7 +78,7 @@ fn cuts(seed: u64, machine: &mut Machine) -> Result<Counts, String> {
         }
         match machine.live(|_| async {}) {
             End::Dark { at_work: true } => counts.add("cuts at work", 1),
-            End::Dark { at_work: false } => counts.add("cuts while opening", 1),
+            End::Dark { at_work: false } => counts.add("cuts while opening or closing", 1),
             End::Finished => break,
             other => return Err(format!("cut {cut}: {other:?}")),
         }
@@ -93,31 +97,46 @@ fn cuts(seed: u64, machine: &mut Machine) -> Result<Counts, String> {
 
 #[test]
 fn r2_nothing_accepted_is_lost_by_a_power_cut() {
-    let proof = Proof::new("R2", "r2_nothing_accepted_is_lost_by_a_power_cut", 5_000);
-    let counts = proof.run("cuts at work", |seed| case(seed, Synchronous::Full));
-    proof.require_finished(&counts);
+    let proof = proof!("R2", "r2_nothing_accepted_is_lost_by_a_power_cut", 5_000);
+    let tally = Tally::default();
+    let counts = proof.run("cuts at work", |seed| case(seed, Synchronous::Full, &tally));
+    tally.require_finished().unwrap();
+    require_work(&proof, &counts, "cuts at work");
+}
+
+/// Between two cuts or faults there was work, on several nodes in some cases.
+pub(crate) fn require_work(proof: &Proof, counts: &Counts, faults: &str) {
+    proof.require(counts, "turns", counts.get(faults));
+    proof.require(counts, "activity runs", counts.get(faults));
+    if counts.get("cases") >= 20 {
+        proof.require(counts, "nodes", counts.get("cases") + counts.get("cases") / 4);
+    }
 }
 
 /// The same with the writer on its thread: syncs that take time let early turns into the batch that is open.
-fn threaded_case(seed: u64) -> Result<Counts, String> {
+fn threaded_case(seed: u64, tally: &Tally) -> Result<Counts, String> {
     let mut machine = machine(seed, INSTANCES, |setup| {
         setup.threads = true;
         setup.warm_instances_max = 1_000;
     });
     machine.disk.set_sync_us(150);
-    cuts(seed, &mut machine).map_err(|failure| format!("{failure}\n  {}", machine.describe()))
+    let _tallied = tally.case(&machine.ledger);
+    watched(format!("R2 on threads, seed {seed}"), || cuts(seed, &mut machine)).map_err(|failure| format!("{failure}\n  {}", machine.describe()))
 }
 
 #[test]
 fn r2_nothing_accepted_is_lost_with_the_writer_on_its_thread() {
-    let proof = Proof::new("R2 on threads", "r2_nothing_accepted_is_lost_with_the_writer_on_its_thread", 200);
-    let counts = proof.run("cuts at work", threaded_case);
-    proof.require_finished(&counts);
+    let proof = proof!("R2", "r2_nothing_accepted_is_lost_with_the_writer_on_its_thread", 200);
+    let tally = Tally::default();
+    let counts = proof.run("cuts at work", |seed| threaded_case(seed, &tally));
+    tally.require_finished().unwrap();
+    require_work(&proof, &counts, "cuts at work");
 }
 
 #[test]
 fn r2_a_weaker_sync_is_caught() {
-    let caught = (1..=40).filter(|seed| case(*seed, Synchronous::Normal).is_err()).count();
+    let tally = Tally::default();
+    let caught = (1..=40).filter(|seed| case(*seed, Synchronous::Normal, &tally).is_err()).count();
     assert!(caught > 0, "forty cases with commits that are not synced, and nobody noticed");
 }
 

@@ -1,24 +1,31 @@
 //! R6: processes that are stopped past their locks, and go on.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use everturn_crash_tests::chance::{Chance, chance};
 use everturn_crash_tests::ledger::{Fact, Ledger};
 use everturn_crash_tests::plan::Plan;
-use everturn_crash_tests::proof::{Counts, Proof, chance};
+use everturn_crash_tests::tally::Tally;
 use everturn_crash_tests::victim::{LOCK, hold};
+use everturn_proof::{Counts, proof};
 
 use crate::kills::Scene;
 use crate::process::Process;
 
-/// How many instances are under way beside the held ones.
-const INSTANCES: usize = 6;
+/// How many instances come with every stop.
+const INSTANCES: usize = 16;
+/// How often working processes are stopped in one case.
+const STALLS: usize = 3;
 /// Longer than any lock of a victim, renewed at the last moment.
 const PAST_THE_LOCK: Duration = LOCK.saturating_add(Duration::from_millis(150));
+/// How long processes may take to begin to work.
+const PATIENCE: Duration = Duration::from_secs(30);
 
-fn case(seed: u64) -> Result<Counts, String> {
+fn case(seed: u64, tally: &Tally) -> Result<Counts, String> {
     let mut chance = chance(seed);
     let mut scene = Scene::new();
+    let _tallied = tally.case(&scene.ledger);
     let mut counts = Counts::default();
     let mut holder = Process::start(&["hold", &scene.database()], &Arc::new(Ledger::default()));
     holder.wait_for("holding")?;
@@ -28,19 +35,19 @@ fn case(seed: u64) -> Result<Counts, String> {
         scene.ledger.add(held.to_owned(), Plan::Chain(1));
         scene.ledger.learn(Fact::Started(held.to_owned()));
     }
-    scene.add(INSTANCES, &mut chance);
     // In some cases nobody takes over before the locks are used: that they have ended is enough.
-    let alone = chance.percent(25);
-    if alone {
+    if chance.percent(25) {
         std::thread::sleep(PAST_THE_LOCK);
     } else {
-        counts.add("stops", stalls(&mut scene, &mut chance)?);
+        for _ in 0..STALLS {
+            stall(&mut scene, &mut chance, &mut counts)?;
+        }
     }
     holder.go_on();
     holder.say_go();
     loop {
         match holder.heard()?.as_str() {
-            "refused late" => counts.add("late commits refused", 1),
+            "refused late" => counts.add("late commits of holders refused", 1),
             "done" => break,
             other => return Err(other.to_owned()),
         }
@@ -48,17 +55,31 @@ fn case(seed: u64) -> Result<Counts, String> {
     drop(holder);
     scene.inspect()?;
     scene.finish(&mut counts)?;
+    counts.add("late commits of workers refused", scene.ledger.known().refused_late);
     Ok(counts)
 }
 
-/// Two processes at work on the instances of a third that is stopped; one of them is stopped too, past its own locks.
-fn stalls(scene: &mut Scene, chance: &mut everturn_crash_tests::chance::Chance) -> Result<u64, String> {
-    let mut processes = scene.start(2)?;
-    let stopped = &processes[chance.index(2)];
-    std::thread::sleep(Duration::from_micros(chance.below(20_000)));
-    stopped.stop();
+/// Processes at work, of which one is stopped in the middle of it, or all are: past their locks. Then they go on, and see
+/// everything through.
+fn stall(scene: &mut Scene, chance: &mut Chance, counts: &mut Counts) -> Result<(), String> {
+    scene.add(INSTANCES, chance);
+    let mut processes = scene.start(2 + chance.index(2))?;
+    let turns = scene.ledger.known().turns + 1 + chance.below(12);
+    let began = Instant::now();
+    while scene.ledger.known().turns < turns {
+        std::thread::yield_now();
+        if began.elapsed() > PATIENCE {
+            return Err("nobody works".to_owned());
+        }
+    }
+    let all = chance.percent(30);
+    let first = chance.index(processes.len());
+    let stopped = if all { &processes[..] } else { &processes[first..=first] };
+    stopped.iter().for_each(Process::stop);
     std::thread::sleep(PAST_THE_LOCK);
-    stopped.go_on();
+    stopped.iter().for_each(Process::go_on);
+    counts.add("stops", stopped.len() as u64);
+    counts.add("stops of workers", stopped.len() as u64);
     for process in &processes {
         process.wait_for("all seen through")?;
     }
@@ -68,14 +89,18 @@ fn stalls(scene: &mut Scene, chance: &mut everturn_crash_tests::chance::Chance) 
     for process in processes {
         process.end()?;
     }
-    Ok(1)
+    Ok(())
 }
 
 #[test]
 fn r6_whoever_was_stopped_past_its_locks_cannot_commit() {
-    let proof = Proof::new("R6", "r6_whoever_was_stopped_past_its_locks_cannot_commit", 20);
-    let counts = proof.run("stops", case);
-    proof.require_finished(&counts);
+    let proof = proof!("R6", "r6_whoever_was_stopped_past_its_locks_cannot_commit", 40);
+    let tally = Tally::default();
+    let counts = proof.run("stops", |seed| case(seed, &tally));
+    tally.require_finished().unwrap();
+    let (stops, workers) = (counts.get("stops"), counts.get("stops of workers"));
     // A turn, an activity and the renewals of both, of every holder.
-    proof.require(&counts, "late commits refused", counts.get("stops") * 2);
+    proof.require(&counts, "late commits of holders refused", (stops - workers) * 4);
+    proof.require(&counts, "late commits of workers refused", workers);
+    proof.require(&counts, "turns", stops * 10);
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use everturn_core::{Event, WorkItem};
+use everturn_core::{Bug, Event, WorkItem, planted};
 use everturn_provider::{LockKind, ScheduledActivityIdentifier, Stamp, TurnCommit};
 use tokio_util::sync::CancellationToken;
 
@@ -97,6 +97,9 @@ impl<'a> Claim<'a> {
             stamp,
             check_in: Some(after.as_check_in()),
         };
+        if planted(Bug::WithdrawnBeforeCommit) {
+            self.node.running.withdraw(&commit.cancelled_activities);
+        }
         let committed = commit_while_locked(self.node.store.as_ref(), &commit, &after, &self.lock).await;
         if matches!(committed, Committed::Yes) {
             after.is_durable_now();

@@ -1,5 +1,6 @@
 //! Committing a turn: again and again while the lock is held, or not at all.
 
+use everturn_core::{Bug, planted};
 use everturn_provider::{Provider, ProviderError, TurnCommit};
 
 use super::super::lock_keeper::LockGuard;
@@ -45,7 +46,7 @@ pub(crate) async fn commit_while_locked(
             Err(_) if after.is_durable() => return Committed::Yes,
             Err(error) => error,
         };
-        if !error.is_retryable() {
+        if !error.is_retryable() || planted(Bug::StorageErrorFails) {
             let stored = in_doubt && is_stored(store, commit).await;
             return if stored { Committed::Yes } else { Committed::not_for_good(error) };
         }

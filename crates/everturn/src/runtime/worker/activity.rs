@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use everturn_core::limits::payload_too_large;
-use everturn_core::{ErrorDetails, PoisonMessageType, WorkItem};
+use everturn_core::{Bug, ErrorDetails, PoisonMessageType, WorkItem, planted};
 use everturn_provider::LockKind;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -99,7 +99,7 @@ impl Slot {
         drop(running);
         match ended {
             Ended::With(result) => self.store_outcome(&item, result, began).await,
-            Ended::Withdrawn if lock.has_run_out() => {
+            Ended::Withdrawn if lock.has_run_out() && !planted(Bug::RunOutAcked) => {
                 // Nobody said that the activity is unwanted. If the lock holds after all, its row must not go.
                 report::cancelled(self, &item, began.elapsed());
                 self.abandon(&item.token, Some(SHORT_DELAY), false).await;

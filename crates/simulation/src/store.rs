@@ -1,0 +1,84 @@
+//! Where a simulated world is stored.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use everturn::providers::{Clock, LockKind, Provider, ProviderError};
+
+use crate::chance::Chance;
+use crate::plan::Plan;
+use crate::weather::Fault;
+
+/// Makes the store of a world, from its clock and its plan.
+pub type Founder = fn(Arc<dyn Clock>, &Plan) -> Arc<dyn Store>;
+
+/// Where a simulated world is stored: processes open it, and what is in it can be seen past them. A store may have bad
+/// luck of its own.
+#[async_trait]
+pub trait Store: Send + Sync {
+    /// Opens the store for a process.
+    ///
+    /// # Errors
+    /// If the store cannot be opened now; the process will try again.
+    async fn open(&self) -> Result<Arc<dyn Opened>, ProviderError>;
+
+    /// What is true of a lock that was just handed out.
+    fn standing(&self, kind: LockKind, token: &str) -> Standing;
+
+    /// How many rows of an instance are in the queues.
+    fn rows_left(&self, instance: &str) -> usize;
+
+    /// The instances that are locked, and those whose lock ran out unreleased.
+    fn locked_instances(&self) -> Vec<String>;
+
+    /// What is wrong with the store itself, whatever is stored in it.
+    fn flaws(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Lets a fault of the disk begin.
+    fn strike(&self, _fault: Fault, _chance: &mut Chance) {}
+
+    /// A tenth of a second has passed. Tells which faults took effect meanwhile, and how.
+    fn tick(&self, _chance: &mut Chance) -> Vec<(Fault, String)> {
+        Vec::new()
+    }
+
+    /// Every fault of the disk is over.
+    fn heal(&self) {}
+
+    /// Returns when the power has failed.
+    async fn outage(&self) {
+        std::future::pending().await
+    }
+
+    /// The power is back, everybody is dead, and nobody has opened the store yet.
+    fn restart(&self) {}
+}
+
+/// A store as one process has it open.
+#[async_trait]
+pub trait Opened: Send + Sync {
+    /// The provider.
+    fn provider(&self) -> Arc<dyn Provider>;
+
+    /// The process ends in order.
+    async fn close(&self);
+
+    /// The process is dead: nothing more happens of what it was about to do.
+    async fn kill(&self);
+}
+
+/// What is true of a lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// It lasts as long as it was asked for, whatever the wall clock says.
+    Held,
+    /// It lasts no longer than that, and others take it for ended when the wall clock shows this time.
+    HeldUntil {
+        /// The time.
+        until_ms: u64,
+    },
+    /// It is void: it was never stored, or somebody else has it by now.
+    Void,
+}

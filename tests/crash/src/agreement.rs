@@ -1,0 +1,85 @@
+//! What the rows of an instance say, against its histories.
+
+use std::collections::BTreeMap;
+
+use everturn::{Event, EventKind};
+
+use crate::tables::Execution;
+
+/// What is wrong with an execution: its row against its events, and its events against each other.
+pub(crate) fn disagreements(execution: &Execution) -> Vec<String> {
+    let mut found = Vec::new();
+    let events: Vec<&Event> = execution.events.iter().map(|(event, _)| event).collect();
+    let bytes: usize = execution.events.iter().map(|(_, data)| data.len()).sum();
+    if (execution.event_count, execution.event_bytes) != (events.len() as u64, bytes as u64) {
+        found.push(format!("{} events are counted, {} are there", execution.event_count, events.len()));
+    }
+    found.extend(misnumbered(execution, &events));
+    let is_start = |event: &Event| matches!(event.kind, EventKind::OrchestrationStarted { .. });
+    let starts = events.iter().filter(|event| is_start(event)).count();
+    if starts != 1 || !events.first().is_some_and(|event| is_start(event)) {
+        found.push(format!("it has {starts} starts, and must begin with its only one"));
+    }
+    let mut ends = events.iter().enumerate().filter(|(_, event)| event.is_terminal());
+    let expected = match (ends.next(), ends.next()) {
+        (None, _) => "Running",
+        (Some(_), Some(_)) => "ended once",
+        (Some((at, end)), None) => {
+            let after = events.iter().skip(at + 1);
+            let mut others =
+                after.filter(|event| !matches!(event.kind, EventKind::ActivityCancelRequested { .. }));
+            if let Some(other) = others.next() {
+                found.push(format!("{:?} follows its end", other.kind));
+            }
+            match end.kind {
+                EventKind::OrchestrationCompleted { .. } => "Completed",
+                EventKind::OrchestrationFailed { .. } => "Failed",
+                _ => "ContinuedAsNew",
+            }
+        }
+    };
+    if execution.status != expected {
+        found.push(format!("it is {}, and should be {expected}", execution.status));
+    }
+    found
+}
+
+/// Events are numbered from 1 on; continue-as-new leaves a gap before its event.
+fn misnumbered(execution: &Execution, events: &[&Event]) -> Option<String> {
+    let ids: Vec<u64> = events.iter().map(|event| event.event_id).collect();
+    let gaps = ids.windows(2).filter(|pair| pair[1] != pair[0] + 1).count();
+    let rises = ids.windows(2).all(|pair| pair[0] < pair[1]);
+    let sound = ids.first().is_none_or(|first| *first == 1)
+        && rises
+        && gaps <= usize::from(execution.status == "ContinuedAsNew");
+    (!sound).then(|| format!("its events are numbered {ids:?}"))
+}
+
+/// What an instance says of itself, by all its events.
+pub(crate) fn status_of<'a>(events: impl Iterator<Item = &'a (Event, String)>) -> Option<String> {
+    let mut said = None;
+    for (event, _) in events {
+        match &event.kind {
+            EventKind::CustomStatusUpdated { status } => said.clone_from(status),
+            EventKind::OrchestrationStarted { initial_custom_status, .. } => {
+                said.clone_from(initial_custom_status);
+            }
+            _ => {}
+        }
+    }
+    said
+}
+
+/// The keys of an instance, by all its events.
+pub(crate) fn kv_of<'a>(events: impl Iterator<Item = &'a (Event, String)>) -> BTreeMap<String, String> {
+    let mut kv = BTreeMap::new();
+    for (event, _) in events {
+        match &event.kind {
+            EventKind::KeyValueSet { key, value, .. } => drop(kv.insert(key.clone(), value.clone())),
+            EventKind::KeyValueCleared { key } => drop(kv.remove(key)),
+            EventKind::KeyValuesCleared => kv.clear(),
+            _ => {}
+        }
+    }
+    kv
+}

@@ -1,0 +1,37 @@
+//! R1 and R13 on the SQLite provider: the simulated world, with the writer over a disk that fails.
+
+use everturn_crash_tests::simulated::found;
+use everturn_proof::{Counts, proof};
+use everturn_simulation::{Plan, Theme, prove_on, run_traced_on};
+
+/// Three nodes on one file; calls, processes, clocks, disk and power fail.
+#[test]
+fn r1_no_promise_breaks_in_any_storm_on_sqlite() {
+    let proof = proof!("R1", "r1_no_promise_breaks_in_any_storm_on_sqlite", 150);
+    proof.run("seeds", |seed| prove_on(found, Theme::Storms, Plan::on_disk(Theme::Storms, seed)));
+}
+
+/// Random programs, killed again and again, come to what the model says.
+#[test]
+fn r13_random_programs_end_as_predicted_on_sqlite() {
+    let proof = proof!("R13", "r13_random_programs_end_as_predicted_on_sqlite", 80);
+    proof.run("seeds", |seed| prove_on(found, Theme::Programs, Plan::on_disk(Theme::Programs, seed)));
+}
+
+#[test]
+fn r1_the_same_seed_gives_the_same_trace_on_sqlite() {
+    const TWICE: &str = "worlds lived through twice";
+    let proof = proof!("R1", "r1_the_same_seed_gives_the_same_trace_on_sqlite", 20);
+    proof.run(TWICE, |seed| {
+        let plan = Plan::on_disk(Theme::Storms, seed);
+        let (once, again) = (run_traced_on(found, &plan).1, run_traced_on(found, &plan).1);
+        if once != again {
+            let difference = once.lines().zip(again.lines()).find(|(a, b)| a != b);
+            return Err(format!("it went two ways, first difference: {difference:#?}"));
+        }
+        let mut counts = Counts::default();
+        counts.add(TWICE, 1);
+        counts.add("equal lines", once.lines().count() as u64);
+        Ok(counts)
+    });
+}

@@ -1,0 +1,100 @@
+//! What was asked for.
+
+use crate::catalogue::PROOFS;
+
+pub(crate) const USAGE: &str = "\
+Usage: cargo xtask proof [--long MINUTES] [--seed N] [--only R2]...
+
+Runs the proofs of GUARANTEES.md and prints what they amount to. Without options each runs as it does in scripts/test.
+
+  --long MINUTES  as long as this altogether: first what scripts/test runs, then each proof for an equal share of the
+                  time, on seeds no run has seen; writes docs/reliability.md
+  --seed N        the first seed of each proof; without it 1, and in the long form one that the clock gives
+  --only R2       this proof alone; may be given more than once";
+
+/// A command.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Command {
+    Help,
+    Proof(Order),
+}
+
+/// Which proofs to run, and how long.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Order {
+    pub(crate) long_minutes: Option<u64>,
+    pub(crate) seed: Option<u64>,
+    pub(crate) only: Vec<String>,
+}
+
+pub(crate) fn parse(mut words: impl Iterator<Item = String>) -> Result<Command, String> {
+    match words.next().as_deref() {
+        Some("proof") => {}
+        Some("--help" | "-h") => return Ok(Command::Help),
+        Some(other) => return Err(format!("there is no command {other:?}")),
+        None => return Err("no command".to_owned()),
+    }
+    let mut order = Order::default();
+    while let Some(word) = words.next() {
+        let mut value = || words.next().ok_or(format!("{word} needs a value"));
+        match word.as_str() {
+            "--help" | "-h" => return Ok(Command::Help),
+            "--long" => order.long_minutes = Some(positive(&word, &value()?)?),
+            "--seed" => order.seed = Some(number(&word, &value()?)?),
+            "--only" => {
+                let id = value()?.to_uppercase();
+                if !PROOFS.iter().any(|proof| proof.id == id) {
+                    let all: Vec<_> = PROOFS.iter().map(|proof| proof.id).collect();
+                    return Err(format!("there is no proof {id}; there are {}", all.join(", ")));
+                }
+                order.only.push(id);
+            }
+            other => return Err(format!("there is no option {other:?}")),
+        }
+    }
+    Ok(Command::Proof(order))
+}
+
+fn number(option: &str, text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("{option} needs a whole number, not {text:?}"))
+}
+
+fn positive(option: &str, text: &str) -> Result<u64, String> {
+    match number(option, text)? {
+        0 => Err(format!("{option} needs at least 1")),
+        number => Ok(number),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Command, Order, parse};
+
+    fn parsed(line: &str) -> Result<Command, String> {
+        parse(line.split_whitespace().map(str::to_owned))
+    }
+
+    #[test]
+    fn options_say_what_to_run() {
+        let order = Order { long_minutes: Some(90), seed: Some(7), only: vec!["R2".into(), "R13".into()] };
+        assert_eq!(parsed("proof --long 90 --seed 7 --only r2 --only R13"), Ok(Command::Proof(order)));
+        assert_eq!(parsed("proof"), Ok(Command::Proof(Order::default())));
+        assert_eq!(parsed("proof --seed 7 --help"), Ok(Command::Help));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_with_a_reason() {
+        for (line, reason) in [
+            ("", "no command"),
+            ("prove", "no command \"prove\""),
+            ("proof --long", "--long needs a value"),
+            ("proof --long 0", "at least 1"),
+            ("proof --seed x", "whole number"),
+            ("proof --only R99", "there are R1, R2"),
+            ("proof --fast", "no option \"--fast\""),
+        ] {
+            let wrong = parsed(line).unwrap_err();
+            assert!(wrong.contains(reason), "{line}: {wrong}");
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! The page of figures, written from the record.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use everturn_proof::Counts;
+
+use crate::catalogue::{PROOFS, Proof};
+use crate::record::{Failure, Run, Test};
+
+/// Where the page is.
+pub(crate) const PAGE: &str = "docs/reliability.md";
+
+const INTRODUCTION: &str = "\
+# Reliability: the figures
+
+What the proofs of [GUARANTEES.md](../GUARANTEES.md) have been put through. `cargo xtask proof --long MINUTES` runs them
+and writes this page from [reliability.json](reliability.json), the record of all long runs; nobody edits it by hand.
+";
+
+pub(crate) fn write(root: &Path, runs: &[Run]) -> Result<(), String> {
+    std::fs::write(root.join(PAGE), page(runs)).map_err(|error| format!("{PAGE} cannot be written: {error}"))
+}
+
+/// The page; writing into a text cannot fail.
+fn page(runs: &[Run]) -> String {
+    let mut page = INTRODUCTION.to_owned();
+    let minutes: u64 = runs.iter().map(|run| run.minutes).sum();
+    let _ = writeln!(page, "\n{} minutes in {} runs.\n", minutes, runs.len());
+    totals(&mut page, runs);
+    figures(&mut page, runs);
+    history(&mut page, runs);
+    failures(&mut page, runs);
+    page
+}
+
+fn tests_of<'a>(runs: &'a [Run], proof: &'a Proof) -> impl Iterator<Item = (&'a Run, &'a Test)> {
+    runs.iter().flat_map(move |run| {
+        run.tests.iter().filter(|test| test.proof == proof.id).map(move |test| (run, test))
+    })
+}
+
+/// A line a proof.
+fn totals(page: &mut String, runs: &[Run]) {
+    let _ = writeln!(page, "| proof | | cases | last run | last failure |\n| --- | --- | --- | --- | --- |");
+    for proof in &PROOFS {
+        let mut cases = Counts::default();
+        for (_, test) in tests_of(runs, proof) {
+            // The first count of a test is that of its cases.
+            if let Some((name, count)) = test.counts.first().filter(|_| test.seconds > 0.0) {
+                cases.add(name, *count);
+            }
+        }
+        let passed: u64 = tests_of(runs, proof).map(|(_, test)| test.counts().get("tests passed")).sum();
+        if cases.iter().next().is_none() && passed > 0 {
+            cases.add("tests passed", passed);
+        }
+        let last = tests_of(runs, proof).last();
+        let last = last.map_or("never".to_owned(), |(run, _)| format!("{}, {}", run.date, commit(run)));
+        let failed = tests_of(runs, proof).filter(|(_, test)| !test.failures.is_empty()).last();
+        let failed = failed.map_or("never".to_owned(), |(run, _)| format!("{}, {}", run.date, commit(run)));
+        let _ = writeln!(page, "| {} | {} | {} | {last} | {failed} |", proof.id, proof.what, grouped(&cases));
+    }
+}
+
+/// Everything that was counted, all runs together.
+fn figures(page: &mut String, runs: &[Run]) {
+    let _ = writeln!(page, "\n## Everything that was counted\n");
+    for proof in &PROOFS {
+        let mut sums: Vec<Test> = Vec::new();
+        for (_, test) in tests_of(runs, proof).filter(|(_, test)| test.seconds > 0.0) {
+            crate::record::add(&mut sums, test.clone());
+        }
+        for sum in sums {
+            let minutes = sum.seconds / 60.0;
+            let _ = writeln!(
+                page,
+                "- {} `{}`: {} in {minutes:.1} minutes",
+                proof.id,
+                sum.test,
+                grouped(&sum.counts())
+            );
+        }
+    }
+}
+
+/// A line a run.
+fn history(page: &mut String, runs: &[Run]) {
+    let _ = writeln!(
+        page,
+        "\n## Runs\n\n| date | commit | minutes | processors | first seed | result |\n| --- | --- | --- | --- | --- | --- |"
+    );
+    for run in runs.iter().rev() {
+        let failures = run.tests.iter().map(|test| test.failures.len()).sum::<usize>();
+        let result = if failures == 0 { "all held".to_owned() } else { format!("{failures} failed") };
+        let Run { date, minutes, processors, seed, .. } = run;
+        let _ = writeln!(page, "| {date} | {} | {minutes} | {processors} | {seed} | {result} |", commit(run));
+    }
+}
+
+/// Every failure there was.
+fn failures(page: &mut String, runs: &[Run]) {
+    let _ = writeln!(page, "\n## Failures\n");
+    let before = page.len();
+    for run in runs.iter().rev() {
+        for test in &run.tests {
+            for Failure { seed, command, what } in &test.failures {
+                let seed = seed.map_or(String::new(), |seed| format!(", seed {seed}"));
+                let _ = writeln!(
+                    page,
+                    "- {}, {}: {} `{}`{seed}: {}. To see it on that commit: `{command}`",
+                    run.date,
+                    commit(run),
+                    test.proof,
+                    test.test,
+                    summary(what)
+                );
+            }
+        }
+    }
+    if page.len() == before {
+        let _ = writeln!(page, "None in these runs.");
+    }
+}
+
+/// A line that says what a failure is about.
+fn summary(what: &str) -> String {
+    let line: Vec<&str> = what.lines().map(str::trim).filter(|line| !line.is_empty()).take(2).collect();
+    line.join(" ").chars().take(300).collect::<String>().replace('|', "\\|")
+}
+
+fn commit(run: &Run) -> String {
+    if run.is_clean { run.commit.clone() } else { format!("{} with changes", run.commit) }
+}
+
+/// Counts with their thousands apart.
+fn grouped(counts: &Counts) -> String {
+    let each = counts.iter().map(|(name, count)| {
+        let digits = count.to_string();
+        let mut text = String::new();
+        for (index, digit) in digits.chars().enumerate() {
+            if index > 0 && (digits.len() - index).is_multiple_of(3) {
+                text.push(',');
+            }
+            text.push(digit);
+        }
+        format!("{text} {name}")
+    });
+    each.collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::page;
+    use crate::record::{Failure, Run, Test};
+
+    fn run(commit: &str, failures: Vec<Failure>) -> Run {
+        let counts = vec![("power cuts".to_owned(), 5_001), ("instances".to_owned(), 700)];
+        let test = Test { counts, seconds: 60.0, failures, ..Test::new("R2", "r2_cuts") };
+        let (date, commit) = ("2026-11-16".to_owned(), commit.to_owned());
+        Run { date, commit, is_clean: true, minutes: 45, seed: 7, processors: 2, tests: vec![test] }
+    }
+
+    #[test]
+    fn runs_add_up() {
+        let page = page(&[run("aaa", vec![]), run("bbb", vec![])]);
+        assert!(page.contains("90 minutes in 2 runs"), "{page}");
+        assert!(page.contains("| R2 | power cuts | 10,002 power cuts | 2026-11-16, bbb | never |"), "{page}");
+        assert!(page.contains("`r2_cuts`: 10,002 power cuts, 1,400 instances in 2.0 minutes"), "{page}");
+        assert!(page.contains("None in these runs."), "{page}");
+    }
+
+    #[test]
+    fn a_failure_stays_on_the_page() {
+        let failure =
+            Failure { seed: Some(9), command: "cargo test x".into(), what: "a row is lost\n".into() };
+        let page = page(&[run("aaa", vec![failure]), run("bbb", vec![])]);
+        assert!(page.contains("| 2026-11-16, bbb | 2026-11-16, aaa |"), "{page}");
+        assert!(
+            page.contains("`r2_cuts`, seed 9: a row is lost. To see it on that commit: `cargo test x`"),
+            "{page}"
+        );
+    }
+}

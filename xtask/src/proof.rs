@@ -1,0 +1,169 @@
+//! `cargo xtask proof`.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::catalogue::{How, PROOFS, Proof};
+use crate::command_line::Order;
+use crate::progress::Progress;
+use crate::record::{self, Run, Test};
+use crate::test_binary::{TestBinary, build, cargo};
+use crate::{date, page, table, test_run};
+
+/// Each long run begins so many seeds after the one a second before: two runs see different seeds.
+const SEEDS_A_SECOND: u64 = 1_000_000;
+
+/// Runs the proofs that were asked for; says whether all held.
+pub(crate) fn run(order: &Order) -> Result<bool, String> {
+    let root = root()?;
+    let proofs: Vec<&Proof> = PROOFS
+        .iter()
+        .filter(|proof| order.only.is_empty() || order.only.iter().any(|id| id == proof.id))
+        .collect();
+    // Before the proofs, so that a run of hours does not end with it.
+    let mut runs = record::read(&root)?;
+    let (commit, is_clean) = state_of(&root)?;
+    let mut session = Session { binaries: build(&root)?, root, progress: Progress::new(), tests: Vec::new() };
+    for proof in &proofs {
+        session.as_in_every_submission(proof, order.seed)?;
+    }
+    let seed = order.seed.unwrap_or_else(|| seconds_since_epoch().wrapping_mul(SEEDS_A_SECOND));
+    if let Some(minutes) = order.long_minutes {
+        session.at_length(Duration::from_secs(minutes * 60), seed)?;
+    }
+    let Session { root, progress, tests, .. } = session;
+    println!("\n{}", table::of(&tests));
+    let failures = table::failures(&tests);
+    let all_held = failures.is_empty();
+    print!("{failures}");
+    if order.long_minutes.is_some() {
+        let minutes = (progress.elapsed().as_secs() + 30) / 60;
+        let processors = std::thread::available_parallelism().map_or(1, |count| count.get() as u64);
+        runs.push(Run { date: date::today(), commit, is_clean, minutes, seed, processors, tests });
+        record::write(&root, &runs)?;
+        page::write(&root, &runs)?;
+        println!("{} and {} are written", record::RECORD, page::PAGE);
+    }
+    println!("{}", if all_held { "every proof held" } else { "something failed" });
+    Ok(all_held)
+}
+
+/// A run of the command.
+struct Session {
+    root: PathBuf,
+    binaries: Vec<TestBinary>,
+    progress: Progress,
+    /// What the tests have come to so far.
+    tests: Vec<Test>,
+}
+
+impl Session {
+    /// Runs a proof as `scripts/test` does.
+    fn as_in_every_submission(&mut self, proof: &Proof, seed: Option<u64>) -> Result<(), String> {
+        let seed = seed.map(|seed| ("EVERTURN_PROOF_SEED", seed.to_string()));
+        let before = self.tests.len();
+        for command in self.commands(proof) {
+            self.run(proof, command, seed.as_slice())?;
+        }
+        if self.tests.len() == before {
+            return Err(format!("there is no test of {}", proof.id));
+        }
+        Ok(())
+    }
+
+    /// Gives every proof that can use it an equal share of the time that is left, on other seeds.
+    fn at_length(&mut self, total: Duration, seed: u64) -> Result<(), String> {
+        // Whoever counted cases can count more of them.
+        let counting = |test: &Test| test.seconds > 0.0 && test.proof != "R15";
+        let mut tests: Vec<(String, String)> = self
+            .tests
+            .iter()
+            .filter(|test| counting(test))
+            .map(|t| (t.proof.clone(), t.test.clone()))
+            .collect();
+        while let Some((id, _)) = tests.first().cloned() {
+            let proofs_left =
+                PROOFS.iter().filter(|proof| tests.iter().any(|(id, _)| id == proof.id)).count();
+            let tests_left = tests.iter().filter(|(other, _)| *other == id).count();
+            let (_, test) = tests.remove(0);
+            let left = total.saturating_sub(self.progress.elapsed());
+            let seconds = left.as_secs() / (proofs_left * tests_left).max(1) as u64;
+            let Some(proof) = PROOFS.iter().find(|proof| proof.id == id) else { continue };
+            if seconds == 0 {
+                self.progress.say(&format!("{id} {test}: no time was left"));
+                continue;
+            }
+            let variables =
+                [("EVERTURN_PROOF_SECONDS", seconds.to_string()), ("EVERTURN_PROOF_SEED", seed.to_string())];
+            for command in self.commands_of(|name| name.ends_with(&test)) {
+                self.run(proof, command, &variables)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn run(
+        &mut self,
+        proof: &Proof,
+        mut command: Command,
+        variables: &[(&str, String)],
+    ) -> Result<(), String> {
+        self.progress.show(&format!("{}: {}", proof.id, proof.what));
+        command.env("EVERTURN_PROOF_PROGRESS", "1");
+        command.envs(variables.iter().map(|(name, value)| (name, value)));
+        for test in test_run::follow(proof.id, command, &mut self.progress)? {
+            record::add(&mut self.tests, test);
+        }
+        Ok(())
+    }
+
+    fn commands(&self, proof: &Proof) -> Vec<Command> {
+        match proof.how {
+            How::Tests(_) => self.commands_of(|test| proof.has(test)),
+            How::CruelSettings => {
+                let mut suite = cargo(&self.root);
+                suite
+                    .args(["test", "--workspace", "--test", "it", "--locked", "--no-fail-fast"])
+                    .env("EVERTURN_CRUEL", "1");
+                vec![suite]
+            }
+        }
+    }
+
+    /// The commands that run these tests: one for each binary that has any.
+    fn commands_of(&self, is_wanted: impl Fn(&str) -> bool) -> Vec<Command> {
+        let commands = self.binaries.iter().filter_map(|binary| {
+            let tests: Vec<&String> = binary.tests.iter().filter(|test| is_wanted(test)).collect();
+            let mut command = Command::new(&binary.executable);
+            command.args(&tests).args(["--exact", "--nocapture"]).current_dir(&binary.folder);
+            (!tests.is_empty()).then_some(command)
+        });
+        commands.collect()
+    }
+}
+
+/// The root of the workspace: the folder above this package.
+fn root() -> Result<PathBuf, String> {
+    let package = std::env::var_os("CARGO_MANIFEST_DIR").ok_or("run it as: cargo xtask")?;
+    Path::new(&package)
+        .parent()
+        .map(Path::to_owned)
+        .ok_or_else(|| "the package has no folder above it".to_owned())
+}
+
+/// The commit, and whether the code is that of the commit.
+fn state_of(root: &Path) -> Result<(String, bool), String> {
+    let git = |arguments: &[&str]| -> Result<String, String> {
+        let output = Command::new("git").args(arguments).current_dir(root).output();
+        let output = output.map_err(|error| format!("git cannot be run: {error}"))?;
+        Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    };
+    let commit = git(&["rev-parse", "--short=10", "HEAD"])?;
+    let changed = git(&["status", "--porcelain", "--untracked-files=no", "--", ".", ":!docs"])?;
+    Ok((commit, changed.is_empty()))
+}
+
+fn seconds_since_epoch() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}

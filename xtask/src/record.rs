@@ -1,0 +1,91 @@
+//! The record of all long runs, from which the page is written.
+
+use std::path::Path;
+
+use everturn_proof::Counts;
+use serde::{Deserialize, Serialize};
+
+/// Where the record is.
+pub(crate) const RECORD: &str = "docs/reliability.json";
+
+/// A long run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Run {
+    pub(crate) date: String,
+    pub(crate) commit: String,
+    /// Whether the code was that of the commit.
+    pub(crate) is_clean: bool,
+    pub(crate) minutes: u64,
+    pub(crate) seed: u64,
+    pub(crate) processors: u64,
+    pub(crate) tests: Vec<Test>,
+}
+
+/// What a test of a proof came to.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Test {
+    pub(crate) proof: String,
+    pub(crate) test: String,
+    pub(crate) seconds: f64,
+    pub(crate) counts: Vec<(String, u64)>,
+    pub(crate) failures: Vec<Failure>,
+}
+
+/// A case that failed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Failure {
+    pub(crate) seed: Option<u64>,
+    /// What shows it again.
+    pub(crate) command: String,
+    pub(crate) what: String,
+}
+
+impl Test {
+    pub(crate) fn new(proof: &str, test: &str) -> Self {
+        Self {
+            proof: proof.to_owned(),
+            test: test.to_owned(),
+            seconds: 0.0,
+            counts: Vec::new(),
+            failures: Vec::new(),
+        }
+    }
+
+    pub(crate) fn counts(&self) -> Counts {
+        let mut counts = Counts::default();
+        self.counts.iter().for_each(|(name, count)| counts.add(name, *count));
+        counts
+    }
+
+    /// Adds another run of the same test.
+    pub(crate) fn add(&mut self, other: Self) {
+        let mut counts = self.counts();
+        counts.add_all(&other.counts());
+        self.counts = counts.iter().map(|(name, count)| (name.to_owned(), count)).collect();
+        self.seconds += other.seconds;
+        self.failures.extend(other.failures);
+    }
+}
+
+/// Adds a run of a test to those that are there.
+pub(crate) fn add(tests: &mut Vec<Test>, test: Test) {
+    match tests.iter_mut().find(|other| (&other.proof, &other.test) == (&test.proof, &test.test)) {
+        Some(same) => same.add(test),
+        None => tests.push(test),
+    }
+}
+
+/// All runs, the oldest first.
+pub(crate) fn read(root: &Path) -> Result<Vec<Run>, String> {
+    match std::fs::read(root.join(RECORD)) {
+        Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| format!("{RECORD} is damaged: {error}")),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(format!("{RECORD} cannot be read: {error}")),
+    }
+}
+
+pub(crate) fn write(root: &Path, runs: &[Run]) -> Result<(), String> {
+    let mut text = serde_json::to_string_pretty(runs).map_err(|error| error.to_string())?;
+    text.push('\n');
+    std::fs::write(root.join(RECORD), text).map_err(|error| format!("{RECORD} cannot be written: {error}"))
+}

@@ -1,0 +1,35 @@
+//! What the proofs came to, for a terminal.
+
+use crate::catalogue::PROOFS;
+use crate::record::Test;
+
+/// A line a test.
+pub(crate) fn of(tests: &[Test]) -> String {
+    let mut lines =
+        vec![format!("{:<5} {:<8} {:>8}  {}", "proof", "result", "seconds", "what it amounts to")];
+    for proof in &PROOFS {
+        for test in tests.iter().filter(|test| test.proof == proof.id) {
+            let result = if test.failures.is_empty() { "held" } else { "FAILED" };
+            let name = test.test.rsplit("::").next().unwrap_or_default();
+            let counts = test.counts();
+            lines.push(format!("{:<5} {result:<8} {:>8.1}  {name}: {counts}", proof.id, test.seconds));
+        }
+    }
+    lines.join("\n")
+}
+
+/// Every failure, with the command that shows it again; empty if there was none.
+pub(crate) fn failures(tests: &[Test]) -> String {
+    let all = tests.iter().flat_map(|test| test.failures.iter().map(move |failure| (test, failure)));
+    let texts = all.map(|(test, failure)| {
+        let seed = failure.seed.map_or(String::new(), |seed| format!(", seed {seed}"));
+        format!(
+            "\n{} {}{seed} failed:\n{}\nto see it again:\n  {}\n",
+            test.proof,
+            test.test,
+            failure.what.trim_end(),
+            failure.command
+        )
+    });
+    texts.collect()
+}

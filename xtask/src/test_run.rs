@@ -1,0 +1,157 @@
+//! A run of tests, followed line by line.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Command, Stdio};
+
+use everturn_proof::{Report, State};
+
+use crate::progress::Progress;
+use crate::record::{Failure, Test, add};
+
+/// How many lines of what a failure says are kept.
+const LINES_KEPT: usize = 30;
+
+/// Runs tests of a proof and returns what each came to. Tests that do not count cases come to one entry together.
+pub(crate) fn follow(
+    proof: &str,
+    mut command: Command,
+    progress: &mut Progress,
+) -> Result<Vec<Test>, String> {
+    let shown = format!("{command:?}");
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(|error| format!("{shown} cannot be run: {error}"))?;
+    let (Some(mut stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) else {
+        return Err(format!("{shown} has no output"));
+    };
+    let listener = std::thread::spawn(move || {
+        let mut text = Vec::new();
+        // What was read until it broke off is all there is.
+        drop(stdout.read_to_end(&mut text));
+        String::from_utf8_lossy(&text).into_owned()
+    });
+    let mut heard = Heard { proof, tests: Vec::new(), is_telling: false, tail: Vec::new() };
+    let mut lines = BufReader::new(stderr);
+    let mut line = Vec::new();
+    while lines.read_until(b'\n', &mut line).is_ok_and(|length| length > 0) {
+        heard.line(String::from_utf8_lossy(&line).trim_end(), progress);
+        line.clear();
+    }
+    let status = child.wait().map_err(|error| format!("{shown}: {error}"))?;
+    let said = listener.join().unwrap_or_default();
+    Ok(heard.end(&shown, status.success(), &said))
+}
+
+/// What was heard so far.
+struct Heard<'a> {
+    proof: &'a str,
+    tests: Vec<Test>,
+    /// Whether the next lines tell of a failure.
+    is_telling: bool,
+    tail: Vec<String>,
+}
+
+impl Heard<'_> {
+    fn line(&mut self, line: &str, progress: &mut Progress) {
+        let Ok(report) = line.parse::<Report>() else { return self.other(line, progress) };
+        self.is_telling = false;
+        let mut test = Test::new(self.proof, &report.test);
+        match report.state {
+            State::Running { percent } => {
+                let name = report.test.rsplit("::").next().unwrap_or_default();
+                let name: String = name.chars().take(40).collect();
+                progress.show(&format!("{} {name} {percent} %: {}", self.proof, report.counts));
+                return;
+            }
+            State::Done { seconds, .. } => {
+                test.seconds = seconds;
+                test.counts = report.counts.iter().map(|(name, count)| (name.to_owned(), count)).collect();
+            }
+            State::Broken { seed, command } => {
+                progress.say(line);
+                self.is_telling = true;
+                test.failures.push(Failure { seed: Some(seed), command, what: String::new() });
+            }
+        }
+        add(&mut self.tests, test);
+    }
+
+    fn other(&mut self, line: &str, progress: &mut Progress) {
+        let failure = self.tests.iter_mut().rev().find_map(|test| test.failures.last_mut());
+        if let (true, Some(failure)) = (self.is_telling, failure) {
+            if failure.what.lines().count() < LINES_KEPT {
+                progress.say(line);
+                failure.what.push_str(line);
+                failure.what.push('\n');
+            }
+        } else {
+            self.tail.push(line.to_owned());
+        }
+    }
+
+    fn end(mut self, command: &str, is_success: bool, said: &str) -> Vec<Test> {
+        let mut rest = Test::new(self.proof, "tests");
+        let passed = said.lines().filter_map(passed).sum();
+        rest.counts.push(("tests passed".to_owned(), passed));
+        if !is_success && self.tests.iter().all(|test| test.failures.is_empty()) {
+            let lines = said.lines().chain(self.tail.iter().map(String::as_str));
+            let lines: Vec<&str> = lines.filter(|line| !line.ends_with("... ok")).collect();
+            let what = lines.iter().skip(lines.len().saturating_sub(LINES_KEPT));
+            let what = what.copied().collect::<Vec<_>>().join("\n");
+            rest.failures.push(Failure { seed: None, command: command.to_owned(), what });
+        }
+        self.tests.push(rest);
+        self.tests
+    }
+}
+
+/// How many tests passed, if this is the line that says so.
+fn passed(line: &str) -> Option<u64> {
+    line.strip_prefix("test result: ")?.split_once(". ")?.1.split_once(" passed")?.0.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::{follow, passed};
+    use crate::progress::Progress;
+
+    fn followed(script: &str) -> Vec<crate::record::Test> {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        follow("R2", command, &mut Progress::on(Box::new(std::io::sink()), false)).unwrap()
+    }
+
+    #[test]
+    fn counts_and_tests_are_heard() {
+        let tests = followed(
+            "echo 'proof R2 r2_cuts: 40 %: 12 cuts' >&2; echo 'proof R2 r2_cuts: done in 1.5 s from seed 1: 30 cuts' >&2; \
+             echo 'test result: ok. 7 passed; 0 failed'",
+        );
+        assert_eq!(tests[0].counts, [("cuts".to_owned(), 30)]);
+        assert_eq!(tests[1].counts, [("tests passed".to_owned(), 7)]);
+        assert!(tests.iter().all(|test| test.failures.is_empty()));
+    }
+
+    #[test]
+    fn a_failure_is_heard_with_its_seed_and_its_words() {
+        let tests = followed(
+            "echo 'proof R2 r2_cuts: broken by seed 9: cargo test x' >&2; echo 'a row is lost' >&2; exit 1",
+        );
+        let failure = &tests[0].failures[0];
+        assert_eq!((failure.seed, failure.command.as_str()), (Some(9), "cargo test x"));
+        assert_eq!(failure.what, "a row is lost\n");
+    }
+
+    #[test]
+    fn a_run_that_ends_badly_without_a_word_is_a_failure() {
+        let tests = followed("echo 'test a ... FAILED'; kill -9 $$");
+        assert!(tests[0].failures[0].what.contains("test a ... FAILED"));
+    }
+
+    #[test]
+    fn only_the_summary_counts_tests() {
+        assert_eq!(passed("test result: FAILED. 3 passed; 1 failed; 0 ignored"), Some(3));
+        assert_eq!(passed("test a ... ok"), None);
+    }
+}
