@@ -49,6 +49,8 @@ bugs! {
     WithdrawnBeforeCommit = "withdrawn-before-commit",
     /// An activity whose lock ran out unheard is taken off the queue as if it were unwanted.
     RunOutAcked = "run-out-acked",
+    /// In memory: a turn takes messages with it that came while it ran.
+    NewcomersAcked = "newcomers-acked",
     /// SQLite: any token opens a lock.
     NoTokenCheck = "no-token-check",
     /// SQLite: a lock that has ended still lets its holder commit.
@@ -71,7 +73,7 @@ bugs! {
     OutcomeUnchecked = "outcome-unchecked",
     /// SQLite: a message that makes an instance ready wakes nobody.
     LostWakeUp = "lost-wake-up",
-    /// SQLite: nobody behind an instance that cannot be handed out is handed out.
+    /// SQLite: an instance that cannot be handed out counts as a store that fails.
     DamageBlocksOthers = "damage-blocks-others",
 }
 

@@ -10,17 +10,20 @@
 //! | `EVERTURN_PROOF_CASES` | how many cases, in the unit the proof counts |
 //! | `EVERTURN_PROOF_SECONDS` | instead: as many cases as this time allows |
 //! | `EVERTURN_PROOF_PROGRESS` | if set, a line a second says how far it is |
+//! | `EVERTURN_CRUEL` | if 1, the tests run under cruel settings ([`is_cruel`]), and everything large at a tenth |
 //!
 //! What a proof says of itself goes to the standard error, a [`Report`] a line, whether or not the test runner keeps
 //! the output of tests to itself.
 #![forbid(unsafe_code)]
 
 mod counts;
+mod cruel;
 mod failure;
 mod proof;
 mod report;
 
 pub use counts::{Counts, FINISHED, INSTANCES};
+pub use cruel::{is_cruel, many};
 pub use failure::Failure;
 pub use proof::Proof;
 pub use report::{Report, State};

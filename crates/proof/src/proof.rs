@@ -9,6 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::counts::{Counts, FINISHED, INSTANCES};
+use crate::cruel::many;
 use crate::failure::Failure;
 use crate::report::{Report, State};
 
@@ -50,7 +51,7 @@ impl Proof {
             id,
             package,
             test,
-            cases: number("EVERTURN_PROOF_CASES").unwrap_or(cases),
+            cases: number("EVERTURN_PROOF_CASES").unwrap_or_else(|| many(cases as usize) as u64),
             time: number("EVERTURN_PROOF_SECONDS").map(Duration::from_secs),
             seed: number("EVERTURN_PROOF_SEED").unwrap_or(1),
             says_progress: std::env::var_os("EVERTURN_PROOF_PROGRESS").is_some(),

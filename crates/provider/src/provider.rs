@@ -237,9 +237,12 @@ pub trait Provider: Any + Send + Sync {
     /// Where an instance stands. By default from its whole history.
     async fn read_status(&self, instance: &str) -> Result<OrchestrationStatus, ProviderError> {
         let history = self.read(instance).await?;
-        // A status that cannot be read does not hide the result of the instance.
-        let (custom_status, custom_status_version) =
-            self.get_custom_status(instance, 0).await.ok().flatten().unwrap_or_default();
+        let (custom_status, custom_status_version) = match self.get_custom_status(instance, 0).await {
+            Ok(status) => status.unwrap_or_default(),
+            Err(error) if error.is_retryable() => return Err(error),
+            // A status that cannot be read does not hide the result of the instance.
+            Err(_) => Default::default(),
+        };
         Ok(status_of(&history, custom_status, custom_status_version))
     }
 

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use everturn::ActivityContext;
 use everturn::runtime::registry::{ActivityRegistry, OrchestrationRegistry};
+use everturn::{ActivityContext, OrchestrationContext};
 use tokio::time::sleep;
 
 use crate::interpreter;
@@ -11,17 +11,45 @@ use crate::life::Life;
 use crate::model::{flaky_failure, flaky_success};
 use crate::names;
 use crate::scene::Scene;
+use crate::weather::Fault;
+
+const KINDS: [&str; 7] =
+    [names::ECHO, names::FAIL, names::FLAKY, names::ENDLESS, names::SESSION, names::TAGGED, names::DEADLY];
 
 /// The one orchestration.
 pub(crate) fn orchestrations() -> OrchestrationRegistry {
     OrchestrationRegistry::builder().register(names::ORCHESTRATION, interpreter::run).build()
 }
 
+/// Those of a process: there is one more, which kills it.
+pub(crate) fn orchestrations_in(scene: &Arc<Scene>, life: &Arc<Life>) -> OrchestrationRegistry {
+    let (scene, life) = (Arc::clone(scene), Arc::clone(life));
+    let deadly = move |ctx: OrchestrationContext, _input: String| {
+        let (scene, life) = (Arc::clone(&scene), Arc::clone(&life));
+        async move {
+            kill(&scene, &life, &ctx.instance_id());
+            Ok(String::new())
+        }
+    };
+    OrchestrationRegistry::builder()
+        .register(names::ORCHESTRATION, interpreter::run)
+        .register(names::DEADLY, deadly)
+        .build()
+}
+
+/// The code of an instance takes its process with it.
+fn kill(scene: &Scene, life: &Life, instance: &str) {
+    if !life.is_dead() {
+        scene.fault(Fault::CrashBefore, format_args!("by the code of {instance}"));
+        life.die();
+    }
+}
+
 /// The activities as they run in one process.
 pub(crate) fn activities(scene: &Arc<Scene>, life: &Arc<Life>, lock_ms: u64) -> ActivityRegistry {
     let workshop = Workshop { scene: Arc::clone(scene), life: Arc::clone(life), lock_ms };
     let mut builder = ActivityRegistry::builder();
-    for kind in [names::ECHO, names::FAIL, names::FLAKY, names::ENDLESS, names::SESSION, names::TAGGED] {
+    for kind in KINDS {
         let workshop = workshop.clone();
         builder = builder.register(kind, move |ctx: ActivityContext, input: String| {
             let workshop = workshop.clone();
@@ -45,6 +73,10 @@ impl Workshop {
         let key = (ctx.instance_id().to_owned(), ctx.execution_id(), activity_id(&ctx));
         self.scene.note(format_args!("run {kind} {key:?} on {}", ctx.worker_id()));
         self.scene.books().observer.activity_began(&key);
+        if kind == names::DEADLY {
+            kill(&self.scene, &self.life, &key.0);
+            self.life.go_on().await;
+        }
         if kind == names::ENDLESS {
             ctx.cancelled().await;
             return Err("nobody should see this".to_owned());

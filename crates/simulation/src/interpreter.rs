@@ -130,6 +130,11 @@ async fn take(ctx: &OrchestrationContext, Step { key, action }: &Step) -> String
             drop(ctx.schedule_activity(names::FAIL, key));
             key.clone()
         }
+        Action::DeadlyActivity => told(ctx.schedule_activity(names::DEADLY, key).await),
+        Action::DeadlyChild => {
+            let child = names::instance(key, 0);
+            told(ctx.schedule_sub_orchestration_with_id(names::DEADLY, child, key).await)
+        }
         Action::SystemCalls => {
             let guid = ctx.new_guid().await.map(|guid| guid.len());
             let time = ctx.utc_now().await.is_ok();

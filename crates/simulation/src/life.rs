@@ -2,7 +2,7 @@
 
 use std::future::{Future, pending, poll_fn};
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::task::Poll;
 
@@ -15,11 +15,17 @@ pub(crate) struct Life {
     dead: AtomicBool,
     died: Notify,
     frozen_until: Mutex<Instant>,
+    freezes: AtomicUsize,
 }
 
 impl Life {
     pub(crate) fn new() -> Self {
-        Self { dead: AtomicBool::new(false), died: Notify::new(), frozen_until: Mutex::new(Instant::now()) }
+        Self {
+            dead: AtomicBool::new(false),
+            died: Notify::new(),
+            frozen_until: Mutex::new(Instant::now()),
+            freezes: AtomicUsize::new(0),
+        }
     }
 
     /// Returns while the process lives and moves; never if it is dead.
@@ -59,7 +65,13 @@ impl Life {
 
     /// The process stands still until then.
     pub(crate) fn freeze(&self, until: Instant) {
+        self.freezes.fetch_add(1, Ordering::SeqCst);
         *self.frozen_until.lock().unwrap_or_else(PoisonError::into_inner) = until;
+    }
+
+    /// How often it stood still.
+    pub(crate) fn freezes(&self) -> usize {
+        self.freezes.load(Ordering::SeqCst)
     }
 
     /// The process ends here.

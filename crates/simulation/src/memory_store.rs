@@ -1,37 +1,117 @@
 //! The store in memory: one provider for all processes.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
-use everturn::providers::memory::MemoryProvider;
+use everturn::providers::memory::{BatchFate, BatchFates, LostBatch, MemoryProvider, Unanswered};
 use everturn::providers::{Clock, LockKind, Provider, ProviderError};
 
+use crate::chance::Chance;
 use crate::plan::Plan;
 use crate::store::{Opened, Standing, Store};
+use crate::weather::Fault;
+
+/// Of so many batches after it was decided, one is lost.
+const BATCHES_TO_LOSS_MAX: u64 = 20;
 
 /// A store in memory.
-pub(crate) fn found(clock: Arc<dyn Clock>, _plan: &Plan) -> Arc<dyn Store> {
-    Arc::new(MemoryStore(Arc::new(MemoryProvider::with_clock(clock))))
+pub(crate) fn found(clock: Arc<dyn Clock>, plan: &Plan) -> Arc<dyn Store> {
+    let luck = Arc::new(Luck::default());
+    let provider = MemoryProvider::with_clock(clock);
+    let provider = match plan.weather.batch_ms {
+        Some(batch_ms) => {
+            let fates = Arc::clone(&luck) as Arc<dyn BatchFates>;
+            provider.with_batches(Duration::from_millis(batch_ms), fates)
+        }
+        None => provider,
+    };
+    Arc::new(MemoryStore { provider: Arc::new(provider), luck })
 }
 
-struct MemoryStore(Arc<MemoryProvider>);
+struct MemoryStore {
+    provider: Arc<MemoryProvider>,
+    luck: Arc<Luck>,
+}
+
+/// Which batches are lost, and what came of it.
+#[derive(Debug, Default)]
+struct Luck(Mutex<Losses>);
+
+#[derive(Debug, Default)]
+struct Losses {
+    batches: u64,
+    /// The numbers of batches that are to be lost.
+    to_come: BTreeMap<u64, Unanswered>,
+    /// Locks that were handed out in lost batches.
+    void: Vec<String>,
+    effects: Vec<(Fault, String)>,
+}
+
+impl Luck {
+    fn losses(&self) -> MutexGuard<'_, Losses> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl BatchFates for Luck {
+    fn next(&self) -> BatchFate {
+        let mut losses = self.losses();
+        losses.batches += 1;
+        let number = losses.batches;
+        losses.to_come.remove(&number).map_or(BatchFate::Committed, BatchFate::Lost)
+    }
+
+    fn lost(&self, batch: &LostBatch) {
+        let LostBatch { operations, early_tokens } = batch;
+        let what = format!("a batch of {operations} calls, {} turns begun", early_tokens.len());
+        let mut losses = self.losses();
+        losses.effects.push((Fault::LostBatch, what));
+        losses.void.extend(early_tokens.iter().cloned());
+    }
+}
 
 #[async_trait]
 impl Store for MemoryStore {
     async fn open(&self) -> Result<Arc<dyn Opened>, ProviderError> {
-        Ok(Arc::new(OpenedMemory(Arc::clone(&self.0))))
+        Ok(Arc::new(OpenedMemory(Arc::clone(&self.provider))))
     }
 
-    fn standing(&self, _kind: LockKind, _token: &str) -> Standing {
-        Standing::Held
+    fn standing(&self, _kind: LockKind, token: &str) -> Standing {
+        self.provider.lock_left(token).map_or(Standing::Void, |left| Standing::HeldFor { left })
+    }
+
+    fn take_void(&self) -> Vec<String> {
+        std::mem::take(&mut self.luck.losses().void)
     }
 
     fn rows_left(&self, instance: &str) -> usize {
-        self.0.message_attempts(instance).len() + self.0.work_item_attempts(instance).len()
+        self.provider.message_attempts(instance).len() + self.provider.work_item_attempts(instance).len()
     }
 
     fn locked_instances(&self) -> Vec<String> {
-        self.0.locked_instances()
+        self.provider.locked_instances()
+    }
+
+    fn strike(&self, fault: Fault, chance: &mut Chance) {
+        if fault != Fault::LostBatch {
+            return;
+        }
+        let mut losses = self.luck.losses();
+        let first = losses.batches + chance.between(1, BATCHES_TO_LOSS_MAX);
+        let unanswered = chance.pick([Unanswered::RunAgain, Unanswered::Fail]);
+        for number in first..first + chance.pick([1, 1, 1, 3]) {
+            losses.to_come.insert(number, unanswered);
+        }
+    }
+
+    fn tick(&self, _chance: &mut Chance) -> Vec<(Fault, String)> {
+        std::mem::take(&mut self.luck.losses().effects)
+    }
+
+    fn heal(&self) {
+        self.luck.losses().to_come.clear();
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::names;
+use crate::plan::POISONOUS_ATTEMPTS;
 use crate::program::{Action, Ending, Program, Step};
 
 /// What must be true of an instance at its end.
@@ -37,6 +38,19 @@ fn follow(expectations: &mut Expectations, instance: &str, program: &Program) ->
                 kv.remove(key);
             }
             Action::KvClearAll => kv.clear(),
+            Action::DeadlyActivity => {
+                // Its start is event 1.
+                let outcome = Err(poisoned(&format!("activity {}#2", names::DEADLY)));
+                return Expectation { outcome, custom_status, kv };
+            }
+            Action::DeadlyChild => {
+                let child = names::instance(key, 0);
+                let outcome = Err(poisoned(&format!("orchestration {child}")));
+                let poisoned =
+                    Expectation { outcome: outcome.clone(), custom_status: None, kv: BTreeMap::new() };
+                expectations.insert(child, poisoned);
+                return Expectation { outcome, custom_status, kv };
+            }
             Action::KvGet { key: read } => {
                 log.push(format!("{key}: {:?}", kv.get(read)));
                 continue;
@@ -106,6 +120,8 @@ fn result_of(expectations: &mut Expectations, key: &str, action: &Action) -> Str
         Action::Tagged => names::TAG.to_owned(),
         Action::SystemCalls => format!("{key}: Ok(36) true"),
         Action::Echo
+        | Action::DeadlyActivity
+        | Action::DeadlyChild
         | Action::Timer { .. }
         | Action::RaceWonByActivity
         | Action::OpenRace { .. }
@@ -135,6 +151,12 @@ fn cancelled_child(expectations: &mut Expectations, child: &str, reason: &str) {
     let expectation =
         Expectation { outcome: Err(canceled(reason)), custom_status: None, kv: BTreeMap::new() };
     expectations.insert(child.to_owned(), expectation);
+}
+
+/// What becomes of what kills every node that runs it: the attempt after the last is not made.
+fn poisoned(what: &str) -> String {
+    let attempts = POISONOUS_ATTEMPTS + 1;
+    format!("poison: {what} exceeded {attempts} attempts (max {POISONOUS_ATTEMPTS})")
 }
 
 fn canceled(reason: &str) -> String {

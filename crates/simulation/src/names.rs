@@ -14,6 +14,8 @@ pub(crate) const ENDLESS: &str = "endless";
 pub(crate) const SESSION: &str = "session";
 /// Returns its tag.
 pub(crate) const TAGGED: &str = "tagged";
+/// Kills its node whenever it runs; an orchestration and an activity.
+pub(crate) const DEADLY: &str = "deadly";
 /// The tag that not every node serves.
 pub(crate) const TAG: &str = "gpu";
 

@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use crate::activities::{activities, orchestrations};
+use crate::activities::{activities, orchestrations_in};
 use crate::life::Life;
 use crate::names;
 use crate::plan::NodePlan;
@@ -95,8 +95,9 @@ impl Machine {
         let seat = Seat::Own(provider);
         let store = Arc::new(StormyStore::new(Arc::clone(&self.scene), caller, Arc::clone(life), seat));
         let activities = activities(&self.scene, life, self.plan.lock_ms);
+        let orchestrations = orchestrations_in(&self.scene, life);
         let handle = Arc::clone(&store) as Arc<dyn Provider>;
-        let runtime = Runtime::start_with_options(handle, activities, orchestrations(), self.options()).await;
+        let runtime = Runtime::start_with_options(handle, activities, orchestrations, self.options()).await;
         (runtime, store)
     }
 
@@ -117,8 +118,7 @@ impl Machine {
             session_idle_timeout: Duration::from_secs(20),
             session_cleanup_interval: Duration::from_secs(30),
             activity_cancellation_grace_period: Duration::from_millis(200),
-            // Every crash counts as an attempt.
-            max_attempts: u32::MAX,
+            max_attempts: self.plan.max_attempts,
             worker_node_id: self.plan.is_named.then(|| format!("node-{}", self.index)),
             worker_tag_filter,
             clock: Arc::clone(&self.clock) as Arc<dyn Clock>,

@@ -3,14 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use everturn::providers::{FetchedTurn, LockKind, LockRenewal, TurnCommit, WorkItem};
+use everturn::providers::{FetchedTurn, LockKind, LockRenewal, SessionFetchConfig, TurnCommit, WorkItem};
 use everturn::{Event, EventKind, INITIAL_EXECUTION_ID};
 
 use crate::interpreter::{FAR, NEAR_MAX, Stage};
 use crate::names::{self, Wish};
 use crate::program::{Action, Racer, Step};
+use crate::sessions::Sessions;
 use crate::sim_clock::SimClock;
 use crate::store::Standing;
+use crate::story::Story;
 
 /// An activity: instance, execution, schedule event.
 pub(crate) type ActivityKey = (String, u64, u64);
@@ -83,6 +85,8 @@ impl Sent {
 /// What was seen.
 #[derive(Debug, Default)]
 pub(crate) struct Observer {
+    /// What happened turn by turn, if it is written down.
+    pub(crate) story: Option<Story>,
     pub(crate) violations: Vec<String>,
     pub(crate) turns: u64,
     pub(crate) activity_runs: u64,
@@ -101,12 +105,13 @@ pub(crate) struct Observer {
     /// Turns that were sent, and nobody knows yet whether they are committed: by their stamp.
     sent: BTreeMap<u64, Sent>,
     locks: BTreeMap<String, Held>,
+    pub(crate) sessions: Sessions,
     /// Locks that were given back, and when.
     released: BTreeMap<String, Duration>,
     /// Locks whose holders asked to give them back, and why they must not, if so.
     let_go: BTreeMap<String, Option<String>>,
     holders: BTreeMap<String, String>,
-    /// When each timer was committed, and when it is due.
+    /// When each timer was sent to the store, and when it is due.
     timers: BTreeMap<ActivityKey, (Moment, u64)>,
     dispatched: BTreeSet<ActivityKey>,
     withdrawn: BTreeSet<ActivityKey>,
@@ -130,6 +135,9 @@ impl Observer {
         clock: &SimClock,
         standing: Standing,
     ) {
+        if let Some(story) = &mut self.story {
+            story.fetched(fetched);
+        }
         let instance = &fetched.item.instance;
         self.lock(instance.clone(), &fetched.lock_token, lasts, at, clock, standing);
         for message in &fetched.item.messages {
@@ -182,12 +190,16 @@ impl Observer {
         // Whoever opens the store first frees the locks of the dead.
         self.locks.clear();
         self.holders.clear();
+        self.sessions = Sessions::default();
         errands
     }
 
     /// A turn was committed.
     fn turn_committed(&mut self, commit: &TurnCommit, called: Moment, at: Moment) -> Vec<Errand> {
         self.turns += 1;
+        if let Some(story) = &mut self.story {
+            story.committed(commit);
+        }
         let Some(held) = self.unlock(&commit.lock_token, "commit_turn", called, at) else {
             return Vec::new();
         };
@@ -206,7 +218,7 @@ impl Observer {
         self.check_whole(&instance, commit);
         let mut errands = Vec::new();
         for event in &commit.history_delta {
-            self.check_timer(&instance, event, held.since, at);
+            self.check_timer(&instance, event, held.since, called);
             errands.extend(errands_of(event));
             if let EventKind::OrchestrationCompleted { .. } | EventKind::OrchestrationFailed { .. } =
                 event.kind
@@ -236,20 +248,21 @@ impl Observer {
     }
 
     /// Fire times go by the store's clock, whatever the clock of the node says.
-    fn check_timer(&mut self, instance: &str, event: &Event, fetched: Moment, committed: Moment) {
+    fn check_timer(&mut self, instance: &str, event: &Event, fetched: Moment, called: Moment) {
         let EventKind::TimerCreated { fire_at_ms } = event.kind else { return };
         let key = (instance.to_owned(), event.execution_id, event.event_id);
-        self.timers.insert(key, (committed, fire_at_ms));
-        if fetched.jumps != committed.jumps {
+        // The store may find it due in the moment of the call, and the clock may be set back before the commit.
+        self.timers.insert(key, (called, fire_at_ms));
+        if fetched.jumps != called.jumps {
             return;
         }
         let (near_ms, far_ms) = (NEAR_MAX.as_millis() as u64, FAR.as_millis() as u64);
-        let is_near = (fetched.now_ms..=committed.now_ms + near_ms).contains(&fire_at_ms);
-        let is_far = (fetched.now_ms + far_ms..=committed.now_ms + far_ms).contains(&fire_at_ms);
+        let is_near = (fetched.now_ms..=called.now_ms + near_ms).contains(&fire_at_ms);
+        let is_far = (fetched.now_ms + far_ms..=called.now_ms + far_ms).contains(&fire_at_ms);
         if !is_near && !is_far {
             self.violated(format!(
                 "G6: timer {} of {instance} is due at {fire_at_ms}, but it was made between {} and {}",
-                event.event_id, fetched.now_ms, committed.now_ms
+                event.event_id, fetched.now_ms, called.now_ms
             ));
         }
     }
@@ -273,6 +286,20 @@ impl Observer {
         // One that was withdrawn after it was handed out, and before its worker heard of it, is gone from the store.
         if standing != Standing::Void && self.withdrawn.contains(&key) {
             self.violated(format!("G2: activity {key:?} was handed out after the turn that withdrew it"));
+        }
+    }
+
+    /// An activity of a session was handed out to an owner; `is_fresh` says that the answer came at once.
+    pub(crate) fn session_fetched(
+        &mut self,
+        session_id: &str,
+        config: &SessionFetchConfig,
+        at: Moment,
+        clock: &SimClock,
+        is_fresh: bool,
+    ) {
+        if let Some(broken) = self.sessions.fetched(session_id, config, at, clock, is_fresh) {
+            self.violated(broken);
         }
     }
 
@@ -317,6 +344,17 @@ impl Observer {
         self.let_go.insert(token.to_owned(), self.refusal(token, called));
     }
 
+    /// These locks were handed out by what did not happen after all.
+    pub(crate) fn voided(&mut self, tokens: Vec<String>) {
+        for token in tokens {
+            if let Some(held) = self.locks.remove(&token)
+                && self.holders.get(&held.what) == Some(&token)
+            {
+                self.holders.remove(&held.what);
+            }
+        }
+    }
+
     /// A lock was given back.
     pub(crate) fn abandoned(&mut self, token: &str, at: Moment) {
         if let Some(Some(refused)) = self.let_go.get(token) {
@@ -355,9 +393,10 @@ impl Observer {
         clock: &SimClock,
         standing: Standing,
     ) {
-        let until_ms = match standing {
-            Standing::Held => None,
-            Standing::HeldUntil { until_ms } => Some(until_ms),
+        let (lasts, until_ms) = match standing {
+            // Less than was asked for, if its holder stood still while the answer came.
+            Standing::HeldFor { left } => (left, None),
+            Standing::HeldUntil { until_ms } => (lasts, Some(until_ms)),
             // Whatever is done with it must be refused.
             Standing::Void => return,
         };

@@ -5,7 +5,7 @@ use std::fmt;
 
 use crate::chance::Chance;
 use crate::generate::root_program;
-use crate::program::Program;
+use crate::program::{Action, Ending, Program, Step};
 use crate::sabotage::Sabotage;
 use crate::weather::{DISK_FAULTS, FAULTS, Fault, Weather};
 
@@ -13,6 +13,8 @@ use crate::weather::{DISK_FAULTS, FAULTS, Fault, Weather};
 pub(crate) const NODES: usize = 3;
 /// How many instances clients start.
 const ROOTS: u64 = 20;
+/// How often something that kills its node is tried.
+pub(crate) const POISONOUS_ATTEMPTS: u32 = 10;
 /// A day, in milliseconds.
 const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
 
@@ -57,6 +59,8 @@ pub struct NodePlan {
     pub activities: usize,
     /// Whether its worker slots own sessions together.
     pub is_named: bool,
+    /// How often it tries a turn or an activity. Every crash counts as an attempt.
+    pub max_attempts: u32,
 }
 
 /// An instance that a client starts.
@@ -95,6 +99,23 @@ impl Plan {
         Self { seed, nodes, roots, weather: weather(theme, &mut Chance::of(seed, "weather")), sabotage: None }
     }
 
+    /// A world in which nothing goes wrong, except that one instance kills every node that runs it, until nobody does
+    /// any more.
+    pub fn poisoned(seed: u64) -> Self {
+        let mut plan = Self::new(Theme::Storms, seed);
+        plan.weather.rates.clear();
+        for node in &mut plan.nodes {
+            node.max_attempts = POISONOUS_ATTEMPTS;
+        }
+        if let Some(root) = plan.roots.first_mut() {
+            let action = if seed.is_multiple_of(2) { Action::DeadlyActivity } else { Action::DeadlyChild };
+            let deadly = Step { key: format!("{}.0", root.id), action };
+            root.cancel_after_ms = None;
+            root.program = Program { steps: vec![deadly], ending: Ending::Complete };
+        }
+        plan
+    }
+
     /// The world of a seed in a store with a disk, which fails too.
     pub fn on_disk(theme: Theme, seed: u64) -> Self {
         let mut plan = Self::new(theme, seed);
@@ -122,6 +143,7 @@ impl NodePlan {
             orchestrations: chance.between(1, 3) as usize,
             activities: chance.between(2, 4) as usize,
             is_named: chance.one_in(2),
+            max_attempts: u32::MAX,
         }
     }
 }
@@ -130,13 +152,15 @@ impl NodePlan {
 fn usual(fault: Fault) -> u64 {
     match fault {
         Fault::ErrorBefore | Fault::ErrorAfter => 1_000,
+        Fault::Refusal => 500,
         Fault::Late => 1_500,
-        Fault::LostBatch => 3_000,
         Fault::CrashBefore | Fault::CrashAfter => 150,
         Fault::StallBefore | Fault::StallAfter | Fault::Freeze => 150,
-        Fault::Restart | Fault::StoreClock | Fault::PowerCut => 5,
+        Fault::Restart | Fault::StoreClock => 5,
+        Fault::PowerCut => 15,
         Fault::NodeClock => 20,
-        Fault::ReadError | Fault::WriteError | Fault::SyncError | Fault::DiskFull => 10,
+        Fault::LostBatch => 40,
+        Fault::ReadError | Fault::WriteError | Fault::SyncError | Fault::DiskFull => 20,
     }
 }
 
@@ -153,13 +177,18 @@ fn weather(theme: Theme, chance: &mut Chance) -> Weather {
         };
         rates.insert(fault, strength * usual(fault));
     }
-    Weather {
+    let mut weather = Weather {
         rates,
         faults_max: chance.between(40, 120),
         spared: BTreeSet::new(),
         clock_jump_ms_max: if theme == Theme::Clocks { DAY_MS } else { 10_000 },
         slow_calls: chance.pick([5, 20, 50]),
+        batch_ms: chance.pick([None, Some(0), Some(0), Some(1), Some(2), Some(5), Some(20)]),
+    };
+    if weather.batch_ms.is_none() {
+        weather.rates.remove(&Fault::LostBatch);
     }
+    weather
 }
 
 impl fmt::Display for Plan {

@@ -129,6 +129,10 @@ pub enum Action {
     DropActivity,
     /// A child that is asked for and dropped at once.
     DropChild,
+    /// An activity that kills its node whenever it runs; the first step of its program, and the last.
+    DeadlyActivity,
+    /// A child that kills its node whenever it runs; the last step of its program.
+    DeadlyChild,
     /// The engine's own calls: a random id and the time.
     SystemCalls,
 }

@@ -16,6 +16,7 @@ use crate::observer::{Errand, Histories, Moment, Observer};
 use crate::sabotage::{SPOILT_ONE_IN, Sabotage};
 use crate::sim_clock::SimClock;
 use crate::store::{Opened, Store};
+use crate::story::Story;
 use crate::weather::{Fault, Sky};
 
 /// The store, the weather, the observer, and the record of it all.
@@ -59,7 +60,9 @@ impl Scene {
         sky: Sky,
         errands: mpsc::UnboundedSender<Errand>,
     ) -> Self {
-        let books = Books { sky, observer: Observer::default(), trace: String::new(), faults: String::new() };
+        let mut observer = Observer::default();
+        observer.story = is_traced.then(Story::default);
+        let books = Books { sky, observer, trace: String::new(), faults: String::new() };
         Self {
             store,
             store_clock,
@@ -193,8 +196,15 @@ impl Scene {
         }
     }
 
+    /// Takes note of locks that were handed out by what did not happen after all.
+    pub(crate) fn forget_void_locks(&self) {
+        let void = self.store.take_void();
+        self.books().observer.voided(void);
+    }
+
     /// A turn is in the store.
     pub(crate) fn committed(&self, commit: &TurnCommit) {
+        self.forget_void_locks();
         let moment = self.moment();
         let errands = self.books().observer.turn_landed(commit, moment);
         self.send_out(errands);

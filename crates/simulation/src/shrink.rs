@@ -1,5 +1,7 @@
 //! Making a failing plan small enough to be read.
 
+use std::time::{Duration, Instant};
+
 use crate::memory_store;
 use crate::plan::Plan;
 use crate::program::{Action, Ending, Program};
@@ -8,6 +10,8 @@ use crate::world::{Outcome, run_on};
 
 /// How many worlds may be lived through to shrink one.
 const RUNS_MAX: u32 = 1_500;
+/// How long that may take: somebody waits for it.
+const TIME_MAX: Duration = Duration::from_secs(60);
 /// A smaller plan meets other weather; so many skies are tried before it counts as good.
 const SKIES: u64 = 4;
 
@@ -18,14 +22,15 @@ pub fn shrink(plan: &Plan, broken: &str) -> (Plan, Outcome) {
 
 /// The same in a store of one's own.
 pub fn shrink_on(found: Founder, plan: &Plan, broken: &str) -> (Plan, Outcome) {
-    let mut search = Search { found, best: plan.clone(), kind: kind_of(broken), runs: 0 };
+    let mut search =
+        Search { found, best: plan.clone(), kind: kind_of(broken), runs: 0, began: Instant::now() };
     loop {
         let before = search.best.clone();
         search.fewer_roots();
         search.fewer_faults();
         search.fewer_steps();
         search.plainer_ends();
-        if search.best == before || search.runs >= RUNS_MAX {
+        if search.best == before || search.is_over() {
             let outcome = run_on(found, &search.best);
             return (search.best, outcome);
         }
@@ -43,14 +48,19 @@ struct Search {
     best: Plan,
     kind: String,
     runs: u32,
+    began: Instant,
 }
 
 impl Search {
+    fn is_over(&self) -> bool {
+        self.runs >= RUNS_MAX || self.began.elapsed() >= TIME_MAX
+    }
+
     /// Keeps a smaller plan if it still breaks the same thing, under its own sky or another.
     fn offer(&mut self, mut plan: Plan) -> bool {
         let seed = plan.seed;
         for sky in 0..SKIES {
-            if self.runs >= RUNS_MAX {
+            if self.is_over() {
                 return false;
             }
             plan.seed = seed.wrapping_add(sky.wrapping_mul(0x9E37_79B9));

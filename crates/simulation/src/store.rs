@@ -1,6 +1,7 @@
 //! Where a simulated world is stored.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use everturn::providers::{Clock, LockKind, Provider, ProviderError};
@@ -25,6 +26,12 @@ pub trait Store: Send + Sync {
     /// What is true of a lock that was just handed out.
     fn standing(&self, kind: LockKind, token: &str) -> Standing;
 
+    /// Locks that were handed out and are void, since the last time this was asked: what gave them out did not happen
+    /// after all.
+    fn take_void(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// How many rows of an instance are in the queues.
     fn rows_left(&self, instance: &str) -> usize;
 
@@ -36,7 +43,12 @@ pub trait Store: Send + Sync {
         Vec::new()
     }
 
-    /// Lets a fault of the disk begin.
+    /// Where it is, as errors tell it, if that is another place every time.
+    fn place(&self) -> Option<String> {
+        None
+    }
+
+    /// Lets a fault of the store or its disk begin.
     fn strike(&self, _fault: Fault, _chance: &mut Chance) {}
 
     /// A tenth of a second has passed. Tells which faults took effect meanwhile, and how.
@@ -72,9 +84,12 @@ pub trait Opened: Send + Sync {
 /// What is true of a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
-    /// It lasts as long as it was asked for, whatever the wall clock says.
-    Held,
-    /// It lasts no longer than that, and others take it for ended when the wall clock shows this time.
+    /// It lasts so long, whatever the wall clock says.
+    HeldFor {
+        /// How much of it is left.
+        left: Duration,
+    },
+    /// It lasts no longer than was asked for, and others take it for ended when the wall clock shows this time.
     HeldUntil {
         /// The time.
         until_ms: u64,

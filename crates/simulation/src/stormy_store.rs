@@ -17,7 +17,9 @@ use tokio::time::{Instant, sleep};
 use crate::life::Life;
 use crate::sabotage::Sabotage;
 use crate::scene::Scene;
+use crate::sessions::Renewal;
 use crate::sim_clock::SimClock;
+use crate::store::Standing;
 use crate::weather::{Call, Fault};
 
 /// How much later than its answer a call takes effect, at most.
@@ -88,6 +90,17 @@ impl StormyStore {
         answer
     }
 
+    /// What is true of a lock that was just handed out to a process that had stood still so often before.
+    fn standing(&self, kind: LockKind, token: &str, freezes: usize) -> Standing {
+        match self.scene.store.standing(kind, token) {
+            // Nobody knows how long the answer waited for the process, and how much is left.
+            Standing::HeldUntil { .. } if freezes != self.life.freezes() => {
+                Standing::HeldUntil { until_ms: 0 }
+            }
+            standing => standing,
+        }
+    }
+
     /// Gives a lock back.
     async fn abandon(
         &self,
@@ -128,6 +141,10 @@ impl StormyStore {
             Some(Fault::ErrorBefore) => {
                 self.fault(Fault::ErrorBefore, name, subject);
                 return Err(ProviderError::retryable(name, "injected before the call"));
+            }
+            Some(Fault::Refusal) => {
+                self.fault(Fault::Refusal, name, subject);
+                return Err(ProviderError::permanent(name, "injected for good"));
             }
             Some(Fault::CrashBefore) => {
                 self.fault(Fault::CrashBefore, name, subject);
@@ -238,10 +255,9 @@ async fn commit(
         }
     }));
     let answer = provider.commit_turn(&arriving).await;
-    match &answer {
-        Ok(()) => scene.committed(&commit),
-        Err(error) if error.is_retryable() => {}
-        Err(_) => scene.books().observer.turn_refused(&commit),
+    // That it is committed was seen above, once: a copy of it may be on its way again by now.
+    if answer.as_ref().is_err_and(|error| !error.is_retryable()) {
+        scene.books().observer.turn_refused(&commit);
     }
     answer
 }
@@ -369,12 +385,19 @@ impl Provider for StormyStore {
         let fault = self.before(Call::Write, NAME, "").await?;
         let provider = self.inner();
         let fetch = provider.fetch_work_item(lock_timeout, poll_timeout, session, tag_filter);
+        let freezes = self.life.freezes();
         let fetched = self.life.waiting(fetch).await?;
         let Some((item, token, _)) = &fetched else { return Ok(None) };
         let (scene, moment) = (&self.scene, self.scene.moment());
-        let standing = scene.store.standing(LockKind::WorkItem, token);
+        let standing = self.standing(LockKind::WorkItem, token, freezes);
         let clock = &scene.store_clock;
         scene.books().observer.work_fetched(item, token, lock_timeout, moment, clock, standing);
+        if let (WorkItem::ActivityExecute { session_id: Some(session_id), .. }, Some(config)) =
+            (item, session)
+        {
+            let is_fresh = standing != Standing::Void && freezes == self.life.freezes();
+            scene.books().observer.session_fetched(session_id, config, moment, clock, is_fresh);
+        }
         let subject = match item {
             WorkItem::ActivityExecute { instance, execution_id, id, .. } => {
                 format!("{instance} x{execution_id} #{id} {token}")
@@ -387,7 +410,7 @@ impl Provider for StormyStore {
 
     async fn ack_work_item(&self, token: &str, completion: Option<WorkItem>) -> Result<(), ProviderError> {
         const NAME: &str = "ack_work_item";
-        let fault = self.before(Call::Sent, NAME, token).await?;
+        let fault = self.before(Call::Outcome, NAME, token).await?;
         let provider = self.inner();
         let effect = ack(Arc::clone(&self.scene), Arc::clone(&provider), token.to_owned(), completion);
         if fault == Some(Fault::Late) {
@@ -410,7 +433,14 @@ impl Provider for StormyStore {
         idle_timeout: Duration,
     ) -> Result<usize, ProviderError> {
         let provider = self.inner();
-        let inner = provider.renew_session_lock(owner_ids, extend_for, idle_timeout);
+        let inner = async {
+            let called = self.scene.moment();
+            let renewed = provider.renew_session_lock(owner_ids, extend_for, idle_timeout).await?;
+            let (at, clock) = (self.scene.moment(), &self.scene.store_clock);
+            let renewal = Renewal { owner_ids, extend_for, idle_timeout, called };
+            self.scene.books().observer.sessions.renewed(&renewal, at, clock);
+            Ok(renewed)
+        };
         self.call(&provider, Call::Write, "renew_session_lock", "", inner, |_| {}).await
     }
 
@@ -512,23 +542,23 @@ impl Provider for StormyStore {
         warm: Arc<dyn WarmView>,
     ) -> Result<Option<FetchedTurn>, ProviderError> {
         const NAME: &str = "fetch_turn";
-        let fault = self.before(Call::FetchTurn, NAME, "").await?;
+        let fault = self.before(Call::Write, NAME, "").await?;
         let provider = self.inner();
         let fetch = provider.fetch_turn(lock_timeout, poll_timeout, filter, warm);
+        let freezes = self.life.freezes();
         let fetched = self.life.waiting(fetch).await?;
         let Some(turn) = &fetched else { return Ok(None) };
         let (moment, token) = (self.scene.moment(), turn.lock_token.as_str());
-        let standing = self.scene.store.standing(LockKind::Orchestration, token);
+        let standing = self.standing(LockKind::Orchestration, token, freezes);
+        self.scene.forget_void_locks();
         let clock = &self.scene.store_clock;
         self.scene.books().observer.turn_fetched(turn, lock_timeout, moment, clock, standing);
         let heat = if turn.warm.is_some() { "warm" } else { "cold" };
         let (instance, messages) = (&turn.item.instance, turn.item.messages.len());
         let subject = format!("{instance} x{} {heat} {messages} messages {token}", turn.item.execution_id);
-        if fault == Some(Fault::LostBatch) && turn.warm.is_some() {
+        if standing == Standing::Void && turn.warm.is_some() && freezes == self.life.freezes() {
+            // It was answered before its batch was committed, and then the batch was lost.
             self.fault(Fault::LostBatch, NAME, &subject);
-            if provider.abandon_orchestration_item(token, None, true).await.is_ok() {
-                self.scene.books().observer.abandoned(token, moment, moment);
-            }
         }
         self.after(fault, NAME, &subject, None).await?;
         Ok(fetched)

@@ -9,11 +9,14 @@ use crate::chance::Chance;
 pub enum Fault {
     /// A call fails and nothing was done.
     ErrorBefore,
+    /// A call fails for good, though nothing is wrong with it, and nothing was done.
+    Refusal,
     /// A call took effect, but the caller hears of an error.
     ErrorAfter,
     /// A call fails, and takes effect a while later.
     Late,
-    /// The batch in which an instance was handed out is lost: the holder does not know that its lock is void.
+    /// A batch of the store is lost: calls that were not answered fail or are made again, and whoever began a turn in it
+    /// does not know that its lock is void.
     LostBatch,
     /// A node dies just before a call.
     CrashBefore,
@@ -45,8 +48,9 @@ pub enum Fault {
 }
 
 /// All kinds of fault, to be gone through.
-pub(crate) const FAULTS: [Fault; 12] = [
+pub(crate) const FAULTS: [Fault; 13] = [
     Fault::ErrorBefore,
+    Fault::Refusal,
     Fault::ErrorAfter,
     Fault::Late,
     Fault::LostBatch,
@@ -67,7 +71,7 @@ pub(crate) const DISK_FAULTS: [Fault; 5] =
 /// How likely each fault is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Weather {
-    /// Of a hundred thousand calls (for restarts, clocks and disks: of a thousand tenths of a second) so many.
+    /// Of a hundred thousand calls (for restarts, clocks, batches and disks: of a thousand tenths of a second) so many.
     pub rates: BTreeMap<Fault, u64>,
     /// No more faults than this altogether.
     pub faults_max: u64,
@@ -77,6 +81,9 @@ pub struct Weather {
     pub clock_jump_ms_max: u64,
     /// Of a hundred calls so many take a moment.
     pub slow_calls: u64,
+    /// How long calls wait for others to be committed with; `None` if the store commits each by itself. A store on a disk
+    /// decides that for itself.
+    pub batch_ms: Option<u64>,
 }
 
 /// What a call of the store allows to go wrong.
@@ -88,8 +95,8 @@ pub(crate) enum Call {
     Write,
     /// It changes something, and could be under way for a while.
     Sent,
-    /// It hands out an instance.
-    FetchTurn,
+    /// So does this, and what it brings is brought again if it is refused.
+    Outcome,
 }
 
 impl Call {
@@ -97,9 +104,9 @@ impl Call {
         match fault {
             Fault::ErrorBefore | Fault::ErrorAfter | Fault::CrashBefore | Fault::Freeze => true,
             Fault::CrashAfter | Fault::StallBefore | Fault::StallAfter => self != Self::Read,
-            Fault::Late => self == Self::Sent,
-            Fault::LostBatch => self == Self::FetchTurn,
-            Fault::Restart | Fault::NodeClock | Fault::StoreClock => false,
+            Fault::Late => matches!(self, Self::Sent | Self::Outcome),
+            Fault::Refusal => matches!(self, Self::Write | Self::Outcome),
+            Fault::LostBatch | Fault::Restart | Fault::NodeClock | Fault::StoreClock => false,
             Fault::ReadError | Fault::WriteError | Fault::SyncError | Fault::DiskFull | Fault::PowerCut => {
                 false
             }
@@ -141,8 +148,7 @@ impl Sky {
 
     /// What is to go wrong with a call. Clients neither die nor stand still nor wait.
     pub(crate) fn fault_for(&mut self, call: Call, of_a_node: bool) -> Option<Fault> {
-        let of_nodes_only =
-            |fault| !matches!(fault, Fault::ErrorBefore | Fault::ErrorAfter | Fault::Late | Fault::LostBatch);
+        let of_nodes_only = |fault| !matches!(fault, Fault::ErrorBefore | Fault::ErrorAfter | Fault::Late);
         let mut drawn = self.chance.below(100_000);
         for (fault, rate) in &self.weather.rates {
             if !call.allows(*fault) || (of_nodes_only(*fault) && !of_a_node) {

@@ -24,6 +24,7 @@ use crate::power;
 use crate::scene::Scene;
 use crate::sim_clock::SimClock;
 use crate::store::{Founder, Store};
+use crate::story::ToldTurn;
 use crate::weather::{DISK_FAULTS, Fault, Sky};
 
 /// When the weather calms down, if it has not before.
@@ -72,10 +73,24 @@ pub fn run_traced(plan: &Plan) -> (Outcome, String) {
 
 /// The same in a store of one's own.
 pub fn run_traced_on(found: Founder, plan: &Plan) -> (Outcome, String) {
-    run_world(found, plan, true)
+    let (outcome, record) = run_world(found, plan, true);
+    (outcome, record.trace)
 }
 
-fn run_world(found: Founder, plan: &Plan, is_traced: bool) -> (Outcome, String) {
+/// The same, and tells every turn.
+pub(crate) fn run_told(plan: &Plan) -> (Outcome, Vec<ToldTurn>) {
+    let (outcome, record) = run_world(memory_store::found, plan, true);
+    (outcome, record.turns)
+}
+
+/// What is written down of a world, if anything is.
+#[derive(Default)]
+struct Record {
+    trace: String,
+    turns: Vec<ToldTurn>,
+}
+
+fn run_world(found: Founder, plan: &Plan, is_traced: bool) -> (Outcome, Record) {
     let world = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     let lived = match world {
         Ok(world) => {
@@ -89,7 +104,7 @@ fn run_world(found: Founder, plan: &Plan, is_traced: bool) -> (Outcome, String) 
     };
     lived.unwrap_or_else(|error| {
         let (counts, faults, took) = (Counts::default(), String::new(), Duration::ZERO);
-        (Outcome { violations: vec![error], counts, faults, took }, String::new())
+        (Outcome { violations: vec![error], counts, faults, took }, Record::default())
     })
 }
 
@@ -97,7 +112,7 @@ async fn live(
     found: Founder,
     plan: &Plan,
     is_traced: bool,
-) -> (Result<(Outcome, String), String>, Arc<dyn Store>) {
+) -> (Result<(Outcome, Record), String>, Arc<dyn Store>) {
     let origin = Instant::now();
     let store_clock = Arc::new(SimClock::new(origin, 0, Chance::of(plan.seed, "store")));
     let store = found(Arc::clone(&store_clock) as Arc<dyn Clock>, plan);
@@ -111,7 +126,8 @@ async fn live(
     let scene = Arc::new(Scene::new(origin, is_traced, plan.sabotage, stored, clients, sky, errands));
     let lived = live_in(Arc::clone(&scene), plan, errands_to_run).await;
     scene.clients().kill().await;
-    (Ok((lived, if is_traced { trace(&scene) } else { String::new() })), store)
+    let record = if is_traced { record(&scene) } else { Record::default() };
+    (Ok((lived, record)), store)
 }
 
 async fn live_in(scene: Arc<Scene>, plan: &Plan, errands_to_run: mpsc::UnboundedReceiver<Errand>) -> Outcome {
@@ -198,9 +214,9 @@ async fn drain(scene: &Scene) {
     }
 }
 
-/// Lets faults of the disk begin.
+/// Lets faults of the store and its disk begin.
 fn strike_the_disk(scene: &Scene) {
-    for fault in DISK_FAULTS {
+    for fault in [Fault::LostBatch].into_iter().chain(DISK_FAULTS) {
         let mut books = scene.books();
         if books.sky.happens(fault) {
             scene.store.strike(fault, books.sky.chance());
@@ -284,11 +300,15 @@ fn outcome(plan: &Plan, scene: &Scene, expectations: &Expectations) -> Outcome {
     }
 }
 
-fn trace(scene: &Scene) -> String {
+fn record(scene: &Scene) -> Record {
     let mut trace = scene.take_trace();
     for event in scene.books().observer.histories.values().flatten() {
         // Writing into a text cannot fail.
         let _ = writeln!(trace, "{event:?}");
     }
-    trace
+    let turns = scene.books().observer.story.take().map_or_else(Vec::new, |story| story.turns);
+    if let Some(place) = scene.store.place() {
+        trace = trace.replace(&place, "the store");
+    }
+    Record { trace, turns }
 }

@@ -237,6 +237,9 @@ impl Writer {
         for token in &effects.released {
             self.own_locks.release(token);
         }
+        for token in &effects.ended {
+            self.own_locks.end(token);
+        }
         for operation in &done {
             // The callback is the runtime's; what goes wrong in it is not the store's.
             if catch_unwind(AssertUnwindSafe(|| operation.committed())).is_err() {
@@ -325,6 +328,7 @@ impl Writer {
         if !alone {
             // Whoever waits looks again after a pause, or when one of the operations succeeds alone.
             self.look = Look::default();
+            self.make_room();
         }
         self.lost_last = true;
         self.careful_batches = CAREFUL_BATCHES;
@@ -335,7 +339,8 @@ impl Writer {
             refuse(waiter, ProviderError::retryable(WorkWaiter::NAME, reason));
         }
         self.break_if_panicking();
-        let (answered, done) = if planted(Bug::LostBatchAnswered) { (done, Vec::new()) } else { (Vec::new(), done) };
+        let (answered, done) =
+            if planted(Bug::LostBatchAnswered) { (done, Vec::new()) } else { (Vec::new(), done) };
         answered.into_iter().for_each(|operation| operation.answer());
         let mut operations: Vec<_> = done.into_iter().chain(todo).collect();
         if operations.is_empty() && !alone {

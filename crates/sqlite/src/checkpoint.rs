@@ -9,44 +9,74 @@ const PASSIVE_PAGES: i64 = 1_024;
 /// Pages in the log above which it is emptied: readers that keep it long must not let it grow without bound. 64 MiB.
 const TRUNCATE_PAGES: i64 = 16_384;
 
+/// Pages in the log above which it is emptied while room is short: 256 KiB.
+const SHORT_PAGES: i64 = 64;
+/// For how many batches after a lost one room counts as short.
+const SHORT_BATCHES: u32 = 1_000;
+
 /// Decides when to checkpoint. SQLite would do it inside a commit, before anybody is answered.
 #[derive(Debug)]
 pub(crate) struct Checkpointer {
     next_at: i64,
+    /// For how many more batches the log is kept short.
+    short_batches: u32,
 }
 
 impl Default for Checkpointer {
     fn default() -> Self {
-        Self { next_at: PASSIVE_PAGES }
+        Self { next_at: PASSIVE_PAGES, short_batches: 0 }
     }
 }
 
 impl Checkpointer {
     /// The batch is answered: moves the log if it has grown enough.
     pub(crate) fn after_batch(&mut self, conn: &Connection) {
+        self.short_batches = self.short_batches.saturating_sub(1);
         let Ok(state) = run(conn, "PRAGMA wal_checkpoint(NOOP)") else { return };
-        if state.log_pages < PASSIVE_PAGES {
-            self.next_at = PASSIVE_PAGES;
+        let bound = self.bound();
+        if state.log_pages < bound {
+            self.next_at = bound;
         }
         if state.log_pages < self.next_at {
             return;
         }
-        let sql = if state.log_pages >= TRUNCATE_PAGES {
+        let sql = if self.short_batches > 0 || state.log_pages >= TRUNCATE_PAGES {
             "PRAGMA wal_checkpoint(TRUNCATE)"
         } else {
             "PRAGMA wal_checkpoint(PASSIVE)"
         };
-        match run(conn, sql) {
+        self.move_log(conn, sql, state.log_pages);
+    }
+
+    /// A batch was lost, perhaps for want of room: the log gives its room back, and is kept short for a while. Where there
+    /// is less room than the log may take, it would never grow to where it is moved, and nothing could be written again.
+    pub(crate) fn after_loss(&mut self, conn: &Connection) {
+        self.short_batches = SHORT_BATCHES;
+        match run(conn, "PRAGMA wal_checkpoint(NOOP)") {
+            Ok(state) if state.log_pages > 0 => {
+                self.move_log(conn, "PRAGMA wal_checkpoint(TRUNCATE)", state.log_pages);
+            }
+            _ => {}
+        }
+    }
+
+    fn bound(&self) -> i64 {
+        if self.short_batches > 0 { SHORT_PAGES } else { PASSIVE_PAGES }
+    }
+
+    fn move_log(&mut self, conn: &Connection, sql: &str, log_pages: i64) {
+        let left = match run(conn, sql) {
             Ok(state) => {
                 metrics::counter!("everturn_sqlite_checkpoints_total").increment(1);
-                // A reader may hold part of the log; trying again after every batch would only cost.
-                self.next_at = state.log_pages.max(0).saturating_add(PASSIVE_PAGES);
+                state.log_pages.max(0)
             }
             Err(error) => {
                 tracing::warn!(target: "everturn::providers::sqlite", %error, "checkpoint failed");
-                self.next_at = state.log_pages.saturating_add(PASSIVE_PAGES);
+                log_pages
             }
-        }
+        };
+        // A reader may hold part of the log; trying again after every batch would only cost.
+        self.next_at = left.saturating_add(self.bound());
     }
 }
 

@@ -85,7 +85,7 @@ pub(crate) fn wake(
     let ended: Vec<String> = ended.map(str::to_owned).collect();
     for token in ended {
         one(scope, |scope| expose(scope, &token))?;
-        scope.effects.released.push(token);
+        scope.effects.ended.push(token);
     }
     for token in future.locks.ended(scope, &[FUTURE_INSTANCES, FUTURE_ACTIVITIES])? {
         one(scope, |scope| expose(scope, &token))?;

@@ -24,6 +24,8 @@ pub(crate) struct AssignedWork {
     pub(crate) at: Moment,
     pub(crate) lock_ms: u64,
     pub(crate) claim: Option<Claim>,
+    /// The instance that the row names; the item names it too.
+    instance_id: Vec<u8>,
     work_item: Vec<u8>,
     attempt_count: u32,
 }
@@ -48,7 +50,7 @@ const SESSION_ROWS: &str = "SELECT w.seq, w.session_id, w.tag FROM worker_queue 
      OR s.lease_until_ms <= ?1 OR s.owner_id = ?2) ORDER BY w.seq";
 const SESSIONS_WAIT: &str = "SELECT 1 FROM worker_queue INDEXED BY worker_queue_session_ready \
      WHERE ready = 1 AND session_id IS NOT NULL LIMIT 1";
-const SELECT_ACTIVITY: &str = "SELECT attempt_count, work_item FROM worker_queue WHERE seq = ?1";
+const SELECT_ACTIVITY: &str = "SELECT attempt_count, work_item, instance_id FROM worker_queue WHERE seq = ?1";
 const LOCK_ACTIVITY: &str = "UPDATE worker_queue SET lock_token = ?2, locked_until_ms = ?3, lock_ms = ?4, ready = 0, \
      attempt_count = ?5 WHERE seq = ?1";
 
@@ -64,7 +66,7 @@ pub(crate) fn assign(scope: &mut Scope<'_>, waiter: &WorkWaiter) -> Result<Optio
         let Some((seq, session_id)) = oldest(scope, waiter)? else { return Ok(None) };
         match lock(scope, waiter, seq, session_id) {
             Err(Failure::Refused(error)) => {
-                let spoiled = spoil(scope, seq, &error.message)?;
+                let spoiled = spoil(scope, seq, &error.message, true)?;
                 spoiled.report(&error.message);
             }
             locked => return locked.map(Some),
@@ -93,10 +95,10 @@ fn lock(
     seq: i64,
     session_id: Option<String>,
 ) -> Result<AssignedWork, Failure> {
-    let (attempts_before, work_item): (i64, Vec<u8>) = scope
-        .conn
-        .prepare_cached(SELECT_ACTIVITY)?
-        .query_row([seq], |row| Ok((columns::integer(row, 0)?.unwrap_or(0), columns::bytes(row, 1)?)))?;
+    let (attempts_before, work_item, instance_id): (i64, Vec<u8>, Vec<u8>) =
+        scope.conn.prepare_cached(SELECT_ACTIVITY)?.query_row([seq], |row| {
+            Ok((columns::integer(row, 0)?.unwrap_or(0), columns::bytes(row, 1)?, columns::bytes(row, 2)?))
+        })?;
     let attempt_count = attempts_before.clamp(0, i64::from(u32::MAX) - 1) + 1;
     let token = new_token(scope.clock, seq);
     let lock_ms = length_ms(waiter.lock_timeout);
@@ -116,7 +118,7 @@ fn lock(
     };
     scope.effects.held.push((token.clone(), scope.now, lock_ms));
     let attempt_count = u32::try_from(attempt_count).unwrap_or(u32::MAX);
-    Ok(AssignedWork { token, at: scope.now, lock_ms, claim, work_item, attempt_count })
+    Ok(AssignedWork { token, at: scope.now, lock_ms, claim, instance_id, work_item, attempt_count })
 }
 
 fn oldest_plain(scope: &Scope<'_>, tags: &TagFilter) -> Result<Option<i64>, Failure> {
@@ -195,27 +197,52 @@ pub(crate) async fn fetch(
         let Some(WorkAnswer { work, mut guard }) = answer else { return Ok(None) };
         match serde_json::from_slice(&work.work_item) {
             Ok(item @ WorkItem::ActivityExecute { .. }) => {
-                guard.disarm();
-                return Ok(Some((item, work.token, work.attempt_count)));
+                let names_agree = item.instance().as_bytes() == work.instance_id;
+                if names_agree || !take_out_if_misnamed(provider, &work.token, item.instance()).await? {
+                    guard.disarm();
+                    return Ok(Some((item, work.token, work.attempt_count)));
+                }
             }
             Ok(other) => {
                 let reason = format!("it holds a {}", everturn_core::kind_of(&other));
-                take_out(provider, work.token, reason).await?;
+                take_out(provider, work.token, reason, None).await?;
             }
-            Err(error) => take_out(provider, work.token, error.to_string()).await?,
+            Err(error) => {
+                take_out(provider, work.token, error.to_string(), None).await?;
+            }
         }
     }
 }
 
-async fn take_out(provider: &SqliteProvider, token: String, reason: String) -> Result<(), ProviderError> {
-    provider.call(SpoiledWorkItem { token, reason: reason.clone() }).await?.report(&reason);
-    Ok(())
+/// Takes a row out; tells whether it stays, because nothing is wrong with its item.
+async fn take_out(
+    provider: &SqliteProvider,
+    token: String,
+    reason: String,
+    claimed: Option<String>,
+) -> Result<bool, ProviderError> {
+    let spoiled = provider.call(SpoiledWorkItem { token, reason: reason.clone(), claimed }).await?;
+    spoiled.report(&reason);
+    Ok(matches!(spoiled, Spoiled::Sound))
+}
+
+/// A row and its item name two instances: the outcome of the activity must not go to the wrong one.
+async fn take_out_if_misnamed(
+    provider: &SqliteProvider,
+    token: &str,
+    claimed: &str,
+) -> Result<bool, ProviderError> {
+    let reason = format!("it says that it is for {claimed}");
+    let stays = take_out(provider, token.to_owned(), reason, Some(claimed.to_owned())).await?;
+    Ok(!stays)
 }
 
 /// What became of a row that cannot be decoded.
 enum Spoiled {
     /// Somebody else has it now, and will find the same.
     Gone,
+    /// The item is what it was; the row's own copy of a name is not.
+    Sound,
     Told {
         instance: String,
     },
@@ -225,7 +252,7 @@ enum Spoiled {
 impl Spoiled {
     fn report(&self, reason: &str) {
         match self {
-            Self::Gone => {}
+            Self::Gone | Self::Sound => {}
             Self::Told { instance } => {
                 tracing::error!(target: "everturn::providers::sqlite", instance, reason, "an activity cannot be read");
             }
@@ -233,7 +260,7 @@ impl Spoiled {
                 tracing::error!(
                     target: "everturn::providers::sqlite",
                     reason,
-                    "a worker queue row that names no instance was set aside"
+                    "a worker queue row that names no instance, or two, was set aside"
                 );
                 metrics::counter!("everturn_sqlite_rows_set_aside_total").increment(1);
             }
@@ -246,6 +273,8 @@ impl Spoiled {
 struct SpoiledWorkItem {
     token: String,
     reason: String,
+    /// The instance that its item names, where the row names another.
+    claimed: Option<String>,
 }
 
 const SELECT_IDENTITY: &str =
@@ -266,13 +295,33 @@ impl Verb for SpoiledWorkItem {
         if !is_held(scope, &self.token)? {
             return Ok(Spoiled::Gone);
         }
-        let spoiled = spoil(scope, seq, &self.reason)?;
+        let spoiled = match &self.claimed {
+            None => spoil(scope, seq, &self.reason, true)?,
+            Some(claimed) => match (exists(scope, claimed)?, names_existing(scope, seq)?) {
+                (true, false) => return Ok(Spoiled::Sound),
+                // Of two that exist, one would be told of an activity that it never asked for.
+                (claimed_exists, _) => spoil(scope, seq, &self.reason, !claimed_exists)?,
+            },
+        };
         scope.effects.released.push(self.token.clone());
         Ok(spoiled)
     }
 }
 
-fn spoil(scope: &mut Scope<'_>, seq: i64, reason: &str) -> Result<Spoiled, Failure> {
+const EXISTS: &str = "SELECT EXISTS (SELECT 1 FROM instances WHERE instance_id = ?1)";
+const NAMES_EXISTING: &str =
+    "SELECT EXISTS (SELECT 1 FROM worker_queue JOIN instances USING (instance_id) WHERE seq = ?1)";
+
+fn exists(scope: &Scope<'_>, instance: &str) -> Result<bool, Failure> {
+    Ok(scope.conn.prepare_cached(EXISTS)?.query_row([instance], |row| row.get(0))?)
+}
+
+fn names_existing(scope: &Scope<'_>, seq: i64) -> Result<bool, Failure> {
+    Ok(scope.conn.prepare_cached(NAMES_EXISTING)?.query_row([seq], |row| row.get(0))?)
+}
+
+/// The instance that the row names is told, if it is known which that is.
+fn spoil(scope: &mut Scope<'_>, seq: i64, reason: &str, is_known: bool) -> Result<Spoiled, Failure> {
     let (instance, execution_id, activity_id) =
         scope.conn.prepare_cached(SELECT_IDENTITY)?.query_row([seq], |row| {
             let id = String::from_utf8(columns::bytes(row, 0)?).unwrap_or_default();
@@ -280,7 +329,7 @@ fn spoil(scope: &mut Scope<'_>, seq: i64, reason: &str) -> Result<Spoiled, Failu
             Ok((id, number(1)?, number(2)?))
         })?;
     let reason = format!("worker queue row {seq} is damaged: {reason}");
-    let spoiled = if instance.is_empty() || execution_id < 1 || activity_id < 1 {
+    let spoiled = if !is_known || instance.is_empty() || execution_id < 1 || activity_id < 1 {
         scope.conn.prepare_cached(SET_ASIDE)?.execute(params![seq, scope.now.wall_ms, reason])?;
         Spoiled::SetAside
     } else {

@@ -120,7 +120,8 @@ pub(crate) fn insert(
         if !inbox.locked && !inbox.ready && visible_at_ms == 0 {
             let seq = scope.conn.last_insert_rowid();
             let marked = scope.conn.prepare_cached(MARK_READY)?.execute(params![inbox.key, seq]);
-            scope.effects.new_turns |= unless_damaged(inbox.key, marked.map_err(Failure::from))?.is_some() && !planted(Bug::LostWakeUp);
+            scope.effects.new_turns |= unless_damaged(inbox.key, marked.map_err(Failure::from))?.is_some()
+                && !planted(Bug::LostWakeUp);
         }
     } else if message.is_queue_message && inbox.orphaned {
         // The next fetch takes orphans away, even if it finds nothing else.

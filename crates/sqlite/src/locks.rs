@@ -1,6 +1,6 @@
 //! Lock tokens: how they are made, judged and renewed.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
 
 use everturn_core::{Bug, planted};
@@ -12,6 +12,9 @@ use crate::moment::{Moment, length_ms, stored_ms};
 use crate::operation::{Failure, Order, Scope, Verb};
 use crate::sessions;
 
+/// How many locks that have ended are remembered: their holders may still call, and a wall clock that was set back would
+/// let them.
+const ENDED_MAX: usize = 4_096;
 /// Wall and monotonic clock are rounded differently; below this a lock has ended by both.
 const ROUNDING: Duration = Duration::from_millis(2);
 
@@ -73,6 +76,8 @@ pub(crate) fn check(
 pub(crate) struct OwnLocks {
     deadlines: HashMap<String, Duration>,
     by_deadline: BTreeSet<(Duration, String)>,
+    /// Those that have ended and were not given back, the oldest first.
+    ended: VecDeque<String>,
 }
 
 impl OwnLocks {
@@ -90,7 +95,26 @@ impl OwnLocks {
         }
     }
 
-    /// When the lock ends; `None` if it is not ours.
+    /// The lock has ended, and its holder may not know it.
+    pub(crate) fn end(&mut self, token: &str) {
+        let Some(deadline) = self.deadline(token) else { return };
+        self.by_deadline.remove(&(deadline, token.to_owned()));
+        self.ended.push_back(token.to_owned());
+        if self.ended.len() > ENDED_MAX
+            && let Some(oldest) = self.ended.pop_front()
+        {
+            self.forget(&oldest);
+        }
+    }
+
+    /// Forgets a lock that has ended, unless it was renewed in time after all.
+    fn forget(&mut self, token: &str) {
+        if self.deadline(token).is_some_and(|at| !self.by_deadline.contains(&(at, token.to_owned()))) {
+            self.deadlines.remove(token);
+        }
+    }
+
+    /// When the lock ends, or ended; `None` if it is not ours.
     pub(crate) fn deadline(&self, token: &str) -> Option<Duration> {
         self.deadlines.get(token).copied()
     }

@@ -168,7 +168,6 @@ impl Writer {
                 assigned = turn;
                 Ok(true)
             }
-            Err(Failure::Refused(_)) if planted(Bug::DamageBlocksOthers) => Err(rusqlite::Error::InvalidQuery),
             Err(Failure::Refused(error)) => {
                 refusal = Some(error);
                 Ok(false)
@@ -177,6 +176,9 @@ impl Writer {
         })?;
         if kept {
             self.absorb(batch, effects);
+        }
+        if let Some(error) = refusal.as_ref().filter(|_| planted(Bug::DamageBlocksOthers)) {
+            return Err(Lost::Storage(error.to_string()));
         }
         if let Some(error) = refusal
             && self.reported.insert(candidate.key)

@@ -82,6 +82,8 @@ pub(crate) struct Effects {
     pub(crate) held: Vec<(String, Moment, u64)>,
     /// Locks that are no longer held.
     pub(crate) released: Vec<String>,
+    /// Locks that have ended.
+    pub(crate) ended: Vec<String>,
 }
 
 impl Effects {
@@ -95,6 +97,7 @@ impl Effects {
         self.touched.extend(other.touched);
         self.held.extend(other.held);
         self.released.extend(other.released);
+        self.ended.extend(other.ended);
     }
 }
 

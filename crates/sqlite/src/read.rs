@@ -2,7 +2,7 @@
 
 use everturn_core::{Event, EventKind, OrchestrationStatus, SystemStats};
 use everturn_provider::{ProviderError, status_of};
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, params};
 
 use crate::columns;
 use crate::history;
@@ -199,6 +199,12 @@ fn stored_status(conn: &Connection, instance: &str) -> rusqlite::Result<Option<(
         .optional()
 }
 
+/// Whether what is stored is wrong; otherwise the store could not read it this time.
+fn is_damage(error: &rusqlite::Error) -> bool {
+    let code = error.sqlite_error_code();
+    code.is_none_or(|code| matches!(code, ErrorCode::DatabaseCorrupt | ErrorCode::TypeMismatch))
+}
+
 /// Fails if the record of an instance cannot be read, or the row of its current execution is not there.
 fn check_record(conn: &Connection, key: i64) -> rusqlite::Result<()> {
     let read = |row: &Row<'_>| {
@@ -250,7 +256,7 @@ pub(crate) async fn status(
             }
             let (status, version) = match stored_status(conn, &id) {
                 Ok(status) => status.unwrap_or_default(),
-                Err(_) if ended => Default::default(),
+                Err(error) if ended && is_damage(&error) => Default::default(),
                 Err(error) => return Err(error),
             };
             Ok(Some((key, execution_id, events, status, version, ended)))

@@ -1,6 +1,6 @@
 //! Who waits for an instance to change.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::watch;
@@ -8,7 +8,7 @@ use tokio::sync::watch;
 /// Below this many entries nobody looks for the ones that are no longer watched.
 const TIDY_MIN: usize = 64;
 
-/// The watched instances.
+/// The watched instances, in order: whoever is woken with others is woken in the same order every time.
 #[derive(Debug, Default)]
 pub(crate) struct Watches {
     state: Mutex<State>,
@@ -16,7 +16,7 @@ pub(crate) struct Watches {
 
 #[derive(Debug, Default)]
 struct State {
-    senders: HashMap<String, watch::Sender<u64>>,
+    senders: BTreeMap<String, watch::Sender<u64>>,
     tidy_at: usize,
 }
 

@@ -396,6 +396,13 @@ impl Writer {
         }
     }
 
+    /// A batch was lost: the log may be what takes the room that was missing.
+    pub(crate) fn make_room(&mut self) {
+        if let Some(checkpointer) = &mut self.checkpointer {
+            checkpointer.after_loss(&self.conn);
+        }
+    }
+
     fn begin(&mut self) -> Result<bool, rusqlite::Error> {
         match self.conn.prepare_cached("BEGIN IMMEDIATE")?.execute([]) {
             Ok(_) => {

@@ -36,7 +36,9 @@ pub enum Fact {
     Asked(String, String),
     /// A turn was committed, and the runtime was told so.
     Turn,
-    /// A commit that came after the end of its lock was refused.
+    /// A lock ended while somebody worked under it.
+    LockEnded,
+    /// A commit or a renewal that came after the end of its lock was refused.
     RefusedLate,
     /// Something was seen that must not be.
     Wrong(String),
@@ -55,7 +57,9 @@ pub struct Known {
     pub refusals: Vec<String>,
     /// Turns with events whose commit was answered with `Ok`. One whose answer was lost is not among them.
     pub turns: u64,
-    /// Commits that came after the end of their lock, and were refused.
+    /// Locks that ended while somebody worked under them.
+    pub locks_ended: u64,
+    /// Commits and renewals that came after the end of their lock, and were refused.
     pub refused_late: u64,
     /// What was seen that must not be.
     pub wrong: Vec<String>,
@@ -161,6 +165,7 @@ impl Ledger {
             Fact::Refused(refusal) => state.refusals.push(refusal),
             Fact::Asked(id, message) => *state.of(&id).asked.entry(message).or_default() += 1,
             Fact::Turn => state.turns += 1,
+            Fact::LockEnded => state.locks_ended += 1,
             Fact::RefusedLate => state.refused_late += 1,
             Fact::Wrong(wrong) => state.wrong.push(wrong),
             Fact::Ran(id, execution_id, input, result) => {

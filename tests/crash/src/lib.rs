@@ -14,6 +14,7 @@
 
 mod agreement;
 pub mod chance;
+pub mod damage;
 pub mod disk;
 pub mod inspector;
 pub mod ledger;

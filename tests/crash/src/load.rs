@@ -126,7 +126,7 @@ async fn is_as_it_should_be(
                 return;
             }
             Err(error) => {
-                note_if_final(ledger, &error);
+                note_if_final(ledger, instance, &error);
                 tokio::time::sleep(PATIENCE).await;
             }
         }
@@ -142,7 +142,7 @@ async fn is_seen_waiting(client: &Client, ledger: &Ledger, instance: &str) -> bo
             Ok(_) => return false,
             Err(ClientError::Timeout) => {}
             Err(error) => {
-                note_if_final(ledger, &error);
+                note_if_final(ledger, instance, &error);
                 tokio::time::sleep(PATIENCE).await;
             }
         }
@@ -157,13 +157,13 @@ where
     loop {
         ledger.learn(Fact::Asked(instance.to_owned(), message.to_owned()));
         let Err(error) = call().await else { return };
-        note_if_final(ledger, &error);
+        note_if_final(ledger, instance, &error);
         tokio::time::sleep(PATIENCE).await;
     }
 }
 
-fn note_if_final(ledger: &Ledger, error: &ClientError) {
+fn note_if_final(ledger: &Ledger, instance: &str, error: &ClientError) {
     if !error.is_retryable() {
-        ledger.learn(Fact::Refused(error.to_string()));
+        ledger.learn(Fact::Refused(format!("{instance}: {error}")));
     }
 }

@@ -1,13 +1,14 @@
 //! A machine with a disk: it is switched on, works, and goes dark.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use everturn::providers::{Clock, SystemClock, TagFilter};
 use everturn::runtime::{Runtime, ShadowReplay};
-use everturn::{Client, RuntimeOptions};
+use everturn::{Client, OrchestrationStatus, RuntimeOptions};
 use everturn_sqlite::{SqliteOptions, SqliteProvider, Synchronous};
 use rusqlite::{Connection, OpenFlags};
 use tokio::task::JoinSet;
@@ -41,12 +42,15 @@ pub struct Machine {
     pub setup: Setup,
     /// At which call after the runtime's start the power fails, in its next life.
     pub cut_at_work: Option<u64>,
+    /// Instances that nobody waits for: something is done to them that they need not survive.
+    pub doomed: BTreeSet<String>,
     vfs: Vfs,
     database: PathBuf,
     chance: Chance,
     now_ms: u64,
     commits: AtomicU64,
     faults_at_work: AtomicU64,
+    last_words: Mutex<Vec<&'static str>>,
 }
 
 /// How the machine works.
@@ -64,6 +68,8 @@ pub struct Setup {
     pub shadow_replay: ShadowReplay,
     /// How long locks last.
     pub lock_timeout: Duration,
+    /// How often something is tried before it counts as poison.
+    pub max_attempts: u32,
     /// Whether the writers are threads, and time is real: as in production, and never twice the same.
     pub threads: bool,
     /// How often the log is moved into the file: once in so many milliseconds; never if 0.
@@ -80,6 +86,7 @@ impl Setup {
             warm_instances_max: [0, 2, 1_000][chance.index(3)],
             shadow_replay: if chance.percent(20) { ShadowReplay::Always } else { ShadowReplay::Off },
             lock_timeout: Duration::from_millis([200, 1_000, 5_000][chance.index(3)]),
+            max_attempts: u32::MAX,
             threads: false,
             checkpoint_every_ms: [0, 5, 20][chance.index(3)],
         }
@@ -112,12 +119,14 @@ impl Machine {
             ledger: Arc::new(ledger),
             setup,
             cut_at_work: None,
+            doomed: BTreeSet::new(),
             vfs,
             database,
             chance,
             now_ms: BEGINNING_MS,
             commits: AtomicU64::new(0),
             faults_at_work: AtomicU64::new(0),
+            last_words: Mutex::default(),
         }
     }
 
@@ -244,7 +253,7 @@ impl Machine {
             worker_lock_timeout: self.setup.lock_timeout,
             session_lock_timeout: self.setup.lock_timeout,
             session_idle_timeout: Duration::from_secs(3_600),
-            max_attempts: u32::MAX,
+            max_attempts: self.setup.max_attempts,
             worker_tag_filter: filter.clone(),
             clock,
             warm_instances_max: self.setup.warm_instances_max,
@@ -262,7 +271,30 @@ impl Machine {
         if end == End::Finished {
             self.aftermath().await;
         }
+        if !self.doomed.is_empty() {
+            tokio::time::sleep(AFTERMATH_MAX).await;
+            self.hear_the_doomed(&Client::new(nodes[0].clone())).await;
+        }
         end
+    }
+
+    /// What a client is told of those that something was done to, when all that could come of it has come.
+    async fn hear_the_doomed(&self, client: &Client) {
+        for id in &self.doomed {
+            let word = match client.get_orchestration_status(id).await {
+                Ok(OrchestrationStatus::Completed { .. }) => "that completed",
+                Ok(OrchestrationStatus::Failed { .. }) => "that failed",
+                Ok(OrchestrationStatus::Running { .. }) => "that stand still",
+                Ok(OrchestrationStatus::NotFound) => "that are not there",
+                Err(_) => "that are said to be damaged",
+            };
+            self.last_words.lock().unwrap_or_else(PoisonError::into_inner).push(word);
+        }
+    }
+
+    /// What clients were told of the instances that are doomed.
+    pub fn last_words(&self) -> Vec<&'static str> {
+        self.last_words.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Waits for the queues to run empty; what does not is found by whoever looks.
@@ -272,7 +304,7 @@ impl Machine {
             let pause = Duration::from_millis(20).max(waited);
             tokio::time::sleep(pause).await;
             waited += pause;
-            if self.look(tables::left_over) == Ok(0) {
+            if self.look_at_the_sound(tables::left_over) == Ok(0) {
                 return;
             }
         }
@@ -294,10 +326,12 @@ impl Machine {
     }
 
     async fn all_seen_through(&self, nodes: &[Arc<SqliteProvider>], clients: &mut JoinSet<()>) -> End {
+        let mut hopeless = JoinSet::new();
         for (index, instance) in self.ledger.known().instances.into_keys().enumerate() {
             let client = Client::new(nodes[index % nodes.len()].clone());
             let ledger = Arc::clone(&self.ledger);
-            clients.spawn(async move { see_through(&client, &ledger, &instance).await });
+            let line = if self.doomed.contains(&instance) { &mut hopeless } else { &mut *clients };
+            line.spawn(async move { see_through(&client, &ledger, &instance).await });
         }
         let patience = if self.setup.threads { REAL_PATIENCE } else { PATIENCE };
         let all = async {
@@ -327,6 +361,29 @@ impl Machine {
         let seen = look(&conn);
         drop(conn);
         seen
+    }
+
+    /// The same without the instances that are doomed.
+    pub fn look_at_the_sound<T>(
+        &self,
+        look: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> rusqlite::Result<T> {
+        self.look(|conn| {
+            if !self.doomed.is_empty() {
+                let sound = self.ledger.known().instances.into_keys().filter(|id| !self.doomed.contains(id));
+                tables::keep_only(conn, &sound.collect())?;
+            }
+            look(conn)
+        })
+    }
+
+    /// A way to the database as another process has it: past the machine's providers.
+    pub fn back_door(&self) -> impl Fn() -> Connection + use<> {
+        let (database, vfs) = (self.database.clone(), self.vfs.name().to_owned());
+        move || {
+            let flags = OpenFlags::SQLITE_OPEN_READ_WRITE;
+            Connection::open_with_flags_and_vfs(&database, flags, vfs.as_str()).unwrap()
+        }
     }
 
     /// How many commits there were in all its lives: each holds at least one turn, outcome, message or lock.

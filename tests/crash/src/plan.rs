@@ -282,9 +282,8 @@ async fn session(ctx: OrchestrationContext, input: String) -> Outcome {
 }
 
 async fn tagged(ctx: OrchestrationContext, input: String) -> Outcome {
-    let step = |index: usize| {
-        ctx.schedule_activity("work", format!("s{index}")).with_tag(TAGS[index % TAGS.len()])
-    };
+    let step =
+        |index: usize| ctx.schedule_activity("work", format!("s{index}")).with_tag(TAGS[index % TAGS.len()]);
     let results: Result<Vec<String>, String> =
         ctx.join((0..size(&input)).map(step).collect()).await.into_iter().collect();
     Ok(results?.join(" "))

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use async_trait::async_trait;
 use everturn::providers::{Clock, LockKind, Provider, ProviderError};
 use everturn_simulation::{Chance, Fault, Opened, Plan, Standing, Store};
-use everturn_sqlite::{SqliteOptions, SqliteProvider};
+use everturn_sqlite::{SqliteOptions, SqliteProvider, Synchronous};
 use rusqlite::{Connection, OpenFlags, OptionalExtension};
 use tempfile::TempDir;
 
@@ -24,6 +24,15 @@ const CHECKPOINT_ONE_IN: u64 = 30;
 
 /// A store on a disk that fails, for a world with this plan.
 pub fn found(clock: Arc<dyn Clock>, plan: &Plan) -> Arc<dyn Store> {
+    found_with(clock, plan, Synchronous::Full)
+}
+
+/// The same, but commits are not synced: what was acknowledged may be lost with the power.
+pub fn found_carelessly(clock: Arc<dyn Clock>, plan: &Plan) -> Arc<dyn Store> {
+    found_with(clock, plan, Synchronous::Normal)
+}
+
+fn found_with(clock: Arc<dyn Clock>, plan: &Plan, synchronous: Synchronous) -> Arc<dyn Store> {
     let mut chance = Chance::of(plan.seed, "disk");
     let disk = Arc::new(Disk::new(chance.next_u64()));
     let vfs = Vfs::register(Arc::clone(&disk), chance.next_u64());
@@ -37,6 +46,7 @@ pub fn found(clock: Arc<dyn Clock>, plan: &Plan) -> Arc<dyn Store> {
         _folder: folder,
         file,
         clock,
+        synchronous,
         batch_operations_max,
         doors: Arc::default(),
         state: Mutex::default(),
@@ -52,6 +62,7 @@ struct SimulatedStore {
     _folder: TempDir,
     file: PathBuf,
     clock: Arc<dyn Clock>,
+    synchronous: Synchronous,
     batch_operations_max: usize,
     /// The provider takes all of a program's openings and closings of a file for those of one process: one at a time.
     doors: Arc<tokio::sync::Mutex<()>>,
@@ -119,6 +130,7 @@ impl Store for SimulatedStore {
     async fn open(&self) -> Result<Arc<dyn Opened>, ProviderError> {
         let _alone = self.doors.lock().await;
         let options = SqliteOptions {
+            synchronous: self.synchronous,
             clock: Arc::clone(&self.clock),
             batch_operations_max: self.batch_operations_max,
             vfs: Some(self.vfs.name().to_owned()),
@@ -134,11 +146,7 @@ impl Store for SimulatedStore {
                 state.open.push(Arc::downgrade(&provider));
                 Ok(Arc::new(OpenedFile { provider, doors: Arc::clone(&self.doors) }))
             }
-            Err(error) => {
-                // The same seed, the same words: the folder is another one every time.
-                let words = error.to_string().replace(&self.file.display().to_string(), "the file");
-                Err(ProviderError::retryable("open", words))
-            }
+            Err(error) => Err(ProviderError::retryable("open", error.to_string())),
         }
     }
 
@@ -178,6 +186,10 @@ impl Store for SimulatedStore {
             Some(found) if found != "ok" => vec![format!("the file is damaged: {found}")],
             _ => Vec::new(),
         }
+    }
+
+    fn place(&self) -> Option<String> {
+        Some(self.file.display().to_string())
     }
 
     fn strike(&self, fault: Fault, chance: &mut Chance) {

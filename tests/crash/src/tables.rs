@@ -1,6 +1,6 @@
 //! The tables as they are in the file, past the provider.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use everturn::Event;
 use everturn_core::WorkItem;
@@ -167,6 +167,31 @@ impl Tables {
     pub fn messages_to<'a>(&'a self, instance: &'a str) -> impl Iterator<Item = &'a WorkItem> {
         self.messages.iter().map(|message| &message.item).filter(move |item| item.instance() == instance)
     }
+}
+
+/// Removes everything that does not belong to one of these instances, to their children or to those they began: of what
+/// is damaged nothing can be said.
+pub fn keep_only(conn: &Connection, instances: &BTreeSet<String>) -> rusqlite::Result<()> {
+    let is_theirs = |name: &str| {
+        instances.iter().any(|id| {
+            let rest = name.strip_prefix(id.as_str());
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-') || rest.starts_with("::"))
+        })
+    };
+    conn.pragma_update(None, "foreign_keys", "OFF")?;
+    for table in ["instances", "worker_queue"] {
+        let mut select = conn.prepare(&format!("SELECT DISTINCT CAST(instance_id AS BLOB) FROM {table}"))?;
+        let names: Vec<Vec<u8>> = select.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
+        let strangers = names.iter().filter(|name| !std::str::from_utf8(name).is_ok_and(is_theirs));
+        for name in strangers {
+            conn.execute(&format!("DELETE FROM {table} WHERE CAST(instance_id AS BLOB) = ?1"), [name])?;
+        }
+    }
+    for table in ["executions", "history", "orchestrator_queue", "kv_base", "kv_delta"] {
+        let keys = "SELECT instance_key FROM instances";
+        conn.execute(&format!("DELETE FROM {table} WHERE instance_key NOT IN ({keys})"), [])?;
+    }
+    Ok(())
 }
 
 /// How many messages, activities and locks there are.

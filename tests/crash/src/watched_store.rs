@@ -28,6 +28,8 @@ pub struct WatchedStore {
 struct Held {
     /// When each ends at the latest: counted from the answer, which comes after the store began to count.
     until: HashMap<String, Instant>,
+    /// Those that have ended, and were not let go.
+    ended: HashSet<String>,
     /// Those whose renewal is under way: when they end is not known.
     renewing: HashSet<String>,
 }
@@ -43,23 +45,37 @@ impl WatchedStore {
     }
 
     fn hold(&self, token: &str, lock_timeout: Duration) {
+        self.note_ended();
         self.held().until.insert(token.to_owned(), Instant::now() + lock_timeout);
+    }
+
+    /// Notices which locks have ended in the hands of this process.
+    fn note_ended(&self) {
+        let now = Instant::now();
+        let mut held = self.held();
+        let ended: Vec<String> =
+            held.until.iter().filter(|(_, until)| **until < now).map(|(token, _)| token.clone()).collect();
+        for token in ended {
+            held.until.remove(&token);
+            held.ended.insert(token);
+            self.ledger.learn(Fact::LockEnded);
+        }
     }
 
     /// Whether a lock has surely ended. It is not asked again after that: a commit that is repeated because its answer was
     /// lost may be told that it had succeeded in time.
     fn let_go(&self, token: &str) -> bool {
-        let now = Instant::now();
+        self.note_ended();
         let mut held = self.held();
-        let ended = held.until.remove(token).is_some_and(|until| until < now);
-        ended && !held.renewing.contains(token)
+        held.until.remove(token);
+        held.ended.remove(token) && !held.renewing.contains(token)
     }
 
-    /// What became of a commit, by whether it came late.
+    /// What became of a commit or a renewal, by whether it came late.
     fn judge(&self, what: &str, late: bool, answer: &Result<(), ProviderError>) {
         match answer {
-            Ok(()) if late => self.ledger.learn(Fact::Wrong(format!("a late commit of {what} was accepted"))),
-            Err(error) if late && error.is_lock_lost() => self.ledger.learn(Fact::RefusedLate),
+            Ok(()) if late => self.ledger.learn(Fact::Wrong(format!("{what} came late and was accepted"))),
+            Err(error) if late && !error.is_retryable() => self.ledger.learn(Fact::RefusedLate),
             _ => {}
         }
     }
@@ -70,22 +86,29 @@ impl WatchedStore {
         extend_for: Duration,
         renewal: impl Future<Output = Result<(), ProviderError>>,
     ) -> Result<(), ProviderError> {
-        self.held().renewing.insert(token.to_owned());
+        let late = self.begin_renewal(token);
         let answer = renewal.await;
-        self.end_renewal(token, extend_for, &answer);
+        self.end_renewal(token, extend_for, late, &answer);
         answer
     }
 
-    fn end_renewal(&self, token: &str, extend_for: Duration, answer: &Result<(), ProviderError>) {
+    /// Whether the lock has surely ended when its renewal begins.
+    fn begin_renewal(&self, token: &str) -> bool {
+        self.note_ended();
+        let mut held = self.held();
+        let ended = held.ended.contains(token);
+        held.renewing.insert(token.to_owned()) && ended
+    }
+
+    fn end_renewal(&self, token: &str, extend_for: Duration, late: bool, answer: &Result<(), ProviderError>) {
+        self.judge("a renewal", late, answer);
         let mut held = self.held();
         // An error that is no refusal leaves open what happened.
-        if !answer.as_ref().is_err_and(|error| !error.is_lock_lost()) {
+        if !answer.as_ref().is_err_and(ProviderError::is_retryable) {
             held.renewing.remove(token);
         }
-        if answer.is_ok()
-            && let Some(until) = held.until.get_mut(token)
-        {
-            *until = Instant::now() + extend_for;
+        if answer.is_ok() && (held.ended.remove(token) || held.until.contains_key(token)) {
+            held.until.insert(token.to_owned(), Instant::now() + extend_for);
         }
     }
 }
@@ -134,7 +157,7 @@ impl Provider for WatchedStore {
             cancelled_activities,
         );
         let answer = answer.await;
-        self.judge("a turn", late, &answer);
+        self.judge("the commit of a turn", late, &answer);
         if answer.is_ok() && is_turn {
             self.ledger.learn(Fact::Turn);
         }
@@ -193,7 +216,7 @@ impl Provider for WatchedStore {
     async fn ack_work_item(&self, token: &str, completion: Option<WorkItem>) -> Result<(), ProviderError> {
         let late = self.let_go(token);
         let answer = self.inner.ack_work_item(token, completion).await;
-        self.judge("an activity", late, &answer);
+        self.judge("the outcome of an activity", late, &answer);
         answer
     }
 
@@ -289,7 +312,7 @@ impl Provider for WatchedStore {
     async fn commit_turn(&self, commit: &TurnCommit) -> Result<(), ProviderError> {
         let late = self.let_go(&commit.lock_token);
         let answer = self.inner.commit_turn(commit).await;
-        self.judge("a turn", late, &answer);
+        self.judge("the commit of a turn", late, &answer);
         if answer.is_ok() && !commit.history_delta.is_empty() {
             self.ledger.learn(Fact::Turn);
         }
@@ -297,10 +320,10 @@ impl Provider for WatchedStore {
     }
 
     async fn renew_locks(&self, renewals: &[LockRenewal]) -> Vec<Result<(), ProviderError>> {
-        self.held().renewing.extend(renewals.iter().map(|renewal| renewal.token.clone()));
+        let late: Vec<bool> = renewals.iter().map(|renewal| self.begin_renewal(&renewal.token)).collect();
         let answers = self.inner.renew_locks(renewals).await;
-        for (renewal, answer) in renewals.iter().zip(&answers) {
-            self.end_renewal(&renewal.token, renewal.extend_for, answer);
+        for ((renewal, late), answer) in renewals.iter().zip(late).zip(&answers) {
+            self.end_renewal(&renewal.token, renewal.extend_for, late, answer);
         }
         answers
     }

@@ -60,6 +60,7 @@ impl Execution {
     fn successor(&self, input: String, version: Option<String>) -> WorkItem {
         let start = self.start.as_ref();
         let state = self.exchange.state();
+        let unread = state.queues.unread().filter(|_| !planted(Bug::UnreadDropped));
         WorkItem::ContinueAsNew {
             instance: self.identity.instance.clone(),
             orchestration: self.identity.orchestration_name.clone(),
@@ -68,7 +69,7 @@ impl Execution {
             parent_instance: start.and_then(|start| start.parent_instance.clone()),
             parent_id: start.and_then(|start| start.parent_id),
             parent_execution_id: start.and_then(|start| start.parent_execution_id),
-            carry_forward_events: state.queues.unread().filter(|_| !planted(Bug::UnreadDropped)).cloned().collect(),
+            carry_forward_events: unread.cloned().collect(),
             initial_custom_status: state.custom_status.clone(),
         }
     }

@@ -7,6 +7,7 @@ use everturn::providers::Provider;
 use everturn::runtime::registry::{ActivityRegistry, OrchestrationRegistry};
 use everturn::runtime::{Runtime, UnregisteredBackoffConfig};
 use everturn::{Client, ErrorDetails, Event, OrchestrationStatus, RuntimeOptions};
+use everturn_proof::is_cruel;
 use everturn_provider::MemoryProvider;
 
 /// Longer than anything here takes.
@@ -18,18 +19,6 @@ pub(crate) fn memory() -> Arc<MemoryProvider> {
 
 /// How long before its end a lock of 200 ms is renewed.
 const CRUEL_BUFFER: Duration = Duration::from_millis(100);
-
-/// Whether the tests run under cruel settings: nothing stays warm, one operation a commit, the shortest locks.
-///
-/// `EVERTURN_CRUEL=1 cargo test -p everturn --test it`
-pub(crate) fn is_cruel() -> bool {
-    std::env::var_os("EVERTURN_CRUEL").is_some_and(|value| value == "1")
-}
-
-/// So many of something large; a tenth of it under cruel settings, where each costs more.
-pub(crate) fn many(count: usize) -> usize {
-    if is_cruel() { count / 10 } else { count }
-}
 
 /// What a test leaves as it is becomes cruel: nothing stays warm, and locks are as short as they may be.
 fn cruelly(options: RuntimeOptions) -> RuntimeOptions {

@@ -6,10 +6,10 @@ use everturn::providers::memory::MemoryProvider;
 #[cfg(feature = "sqlite")]
 use everturn::providers::sqlite::{SqliteOptions, SqliteProvider};
 use everturn::providers::{Clock, ManualClock, Provider, SystemClock};
+#[cfg(feature = "sqlite")]
+use everturn_proof::is_cruel;
 use tempfile::TempDir;
 
-#[cfg(feature = "sqlite")]
-use crate::node_under_test::is_cruel;
 use crate::tokio_clock::TokioClock;
 
 /// A store and whatever must outlive it.

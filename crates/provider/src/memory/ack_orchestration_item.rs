@@ -1,6 +1,6 @@
 //! Writing what a turn decided.
 
-use everturn_core::{Event, EventKind, WorkItem, kind_of};
+use everturn_core::{Bug, Event, EventKind, WorkItem, kind_of, planted};
 
 use super::kv::is_kv_event;
 use super::store::{
@@ -24,8 +24,10 @@ impl Store {
         let now_ms = now.wall_ms;
         self.check_turn(&instance, &commit)?;
 
-        self.orchestrator_queue
-            .retain(|_, message| message.tagged_by.as_deref() != Some(commit.lock_token.as_str()));
+        self.orchestrator_queue.retain(|_, message| {
+            message.tagged_by.as_deref() != Some(commit.lock_token.as_str())
+                && !(planted(Bug::NewcomersAcked) && message.instance == instance)
+        });
         self.instance_locks.remove(&instance);
         self.write_instance(now_ms, &instance, commit.execution_id, &commit.metadata);
         self.write_custom_status(&instance, &commit.history_delta);

@@ -106,10 +106,10 @@ impl Store {
         }
     }
 
-    /// Whether a token still stands in a row.
-    pub(super) fn is_held(&self, token: &str) -> bool {
+    /// The lock with this token, if it still stands in a row.
+    pub(super) fn lock(&self, token: &str) -> Option<&Lock> {
         let of_activities = self.worker_queue.values().filter_map(|row| row.lock.as_ref());
-        self.instance_locks.values().chain(of_activities).any(|lock| lock.token == token)
+        self.instance_locks.values().chain(of_activities).find(|lock| lock.token == token)
     }
 }
 

@@ -116,6 +116,6 @@ impl MemoryProvider {
         guard.disarm();
         let is_taken = fate.map_or(Ok(true), |fate| is_committed(operation, fate))?;
         // It may have been deleted in the same batch.
-        Ok(is_taken && self.with_store(|store| store.is_held(&token)))
+        Ok(is_taken && self.with_store(|store| store.lock(&token).is_some()))
     }
 }

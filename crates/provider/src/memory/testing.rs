@@ -1,5 +1,7 @@
 //! Aids for tests: damaging records as a bad disk would, and seeing what no verb tells.
 
+use std::time::Duration;
+
 use super::MemoryProvider;
 use super::store::Stored;
 
@@ -59,6 +61,12 @@ impl MemoryProvider {
             let rows = store.worker_queue.values().filter(|activity| activity.is_of(instance));
             rows.map(|activity| activity.attempt_count).collect()
         })
+    }
+
+    /// A testing aid: how long the lock with this token still lasts; `None` if no row bears it.
+    pub fn lock_left(&self, token: &str) -> Option<Duration> {
+        let now = self.moment();
+        self.with_store(|store| store.lock(token).map(|lock| now.until(lock.held_until)))
     }
 
     /// A testing aid: the instances that are locked, and those whose lock ran out unreleased.

@@ -9,5 +9,9 @@
 
 mod determinism;
 mod harness;
+mod long_activities;
+mod lost_batches;
+mod poison;
 mod progress;
 mod proofs;
+mod warm_and_cold;

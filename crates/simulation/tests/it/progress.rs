@@ -30,6 +30,7 @@ fn plan(seed: u64, fault: Option<Fault>) -> Plan {
         spared: BTreeSet::new(),
         clock_jump_ms_max: 0,
         slow_calls: 0,
+        batch_ms: seed.is_multiple_of(2).then_some(0),
     };
     plan
 }

@@ -80,6 +80,22 @@ async fn a_holder_whose_lock_has_ended_cannot_commit_after_the_clock_was_set_bac
 }
 
 #[tokio::test]
+async fn a_clock_set_back_revives_no_lock_that_has_ended() {
+    let store = Store::new();
+    let clock = Arc::new(ManualClock::new(NOW_MS));
+    let provider = store.open_at(&clock).await;
+    begin(&provider, "a", vec![activity("a", 2)]).await;
+    let (_, work, _) = fetch_work(&provider).await.unwrap();
+    clock.advance(LOCK + Duration::from_secs(1));
+    // Somebody looks who may not take it: the lock has ended, nobody has taken over.
+    let other = everturn_provider::TagFilter::tags(["gpu"]);
+    assert!(provider.fetch_work_item(LOCK, Duration::ZERO, None, &other).await.unwrap().is_none());
+    clock.set_wall_ms(NOW_MS - DAY_MS);
+    assert!(provider.renew_work_item_lock(&work, LOCK).await.unwrap_err().is_lock_lost());
+    assert!(provider.ack_work_item(&work, None).await.unwrap_err().is_lock_lost());
+}
+
+#[tokio::test]
 async fn a_clock_set_back_does_not_keep_a_dead_neighbours_session() {
     let store = Store::new();
     let clock = Arc::new(ManualClock::new(NOW_MS));

@@ -6,10 +6,13 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use everturn_conformance::{DefaultBodies, ProviderFactory, WorkerRowDamage};
+use everturn_proof::is_cruel;
 use everturn_provider::{Clock, ManualClock, Provider};
 use everturn_sqlite::{SqliteOptions, SqliteProvider};
 use rusqlite::Connection;
 use tempfile::TempDir;
+
+use crate::store::settings;
 
 /// The moment at which every store begins.
 const BEGINNING_MS: u64 = 1_700_000_000_000;
@@ -27,7 +30,7 @@ impl FileFactory {
         Self {
             folder: tempfile::tempdir().unwrap(),
             clock: Arc::new(ManualClock::new(BEGINNING_MS)),
-            batch_operations_max,
+            batch_operations_max: if is_cruel() { 1 } else { batch_operations_max },
             opened: Mutex::new(None),
         }
     }
@@ -201,7 +204,7 @@ impl ProviderFactory for MemoryFactory {
 
     async fn open(&self) -> Arc<dyn Provider> {
         let clock = Arc::clone(&self.clock) as Arc<dyn Clock>;
-        let options = SqliteOptions { clock, ..SqliteOptions::default() };
+        let options = SqliteOptions { clock, ..settings() };
         Arc::new(SqliteProvider::new_in_memory_with_options(Some(options)).await.unwrap())
     }
 

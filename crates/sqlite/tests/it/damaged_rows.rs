@@ -1,7 +1,8 @@
 //! Damage that only SQL can do.
 
-use everturn_core::OrchestrationStatus;
+use everturn_core::{OrchestrationStatus, WorkItem};
 use everturn_provider::{Provider, ProviderAdmin};
+use everturn_sqlite::SqliteProvider;
 
 use crate::store::{Store, activity, begin, completion, fetch, fetch_work, signal, start};
 
@@ -67,6 +68,53 @@ async fn a_damaged_row_of_the_worker_queue_becomes_a_failure_or_is_set_aside() {
     assert_eq!(item.messages.len(), 1);
     let aside: i64 = sql.query_row("SELECT count(*) FROM set_aside", [], |row| row.get(0)).unwrap();
     assert_eq!(aside, 1);
+}
+
+/// An activity of `a` whose row or item is damaged by this, beside an instance `b`.
+async fn misnamed(sql: &str) -> (Store, SqliteProvider) {
+    let store = Store::new();
+    let provider = store.open().await;
+    begin(&provider, "a", vec![activity("a", 2)]).await;
+    begin(&provider, "b", vec![]).await;
+    assert_eq!(store.sql().execute(sql, []).unwrap(), 1);
+    (store, provider)
+}
+
+const RENAMED: &str =
+    "UPDATE worker_queue SET work_item = replace(work_item, '\"instance\":\"a\"', '\"instance\":\"";
+
+#[tokio::test]
+async fn an_activity_that_has_become_a_strangers_is_told_to_its_own_instance() {
+    let (_store, provider) = misnamed(&format!("{RENAMED}nobody\"')")).await;
+    assert!(fetch_work(&provider).await.is_none());
+    let (item, ..) = fetch(&provider).await.unwrap();
+    assert_eq!(item.instance, "a");
+    let [WorkItem::ActivityFailed { id: 2, details, .. }] = item.messages.as_slice() else {
+        panic!("{:?}", item.messages)
+    };
+    assert!(details.display_message().contains("it says that it is for nobody"), "{details:?}");
+}
+
+#[tokio::test]
+async fn an_activity_of_two_instances_is_given_to_neither() {
+    let renamed_item = format!("{RENAMED}b\"')");
+    for sql in [renamed_item.as_str(), "UPDATE worker_queue SET instance_id = 'b'"] {
+        let (store, provider) = misnamed(sql).await;
+        assert!(fetch_work(&provider).await.is_none(), "{sql}");
+        assert!(fetch(&provider).await.is_none(), "{sql}");
+        let reason: String =
+            store.sql().query_row("SELECT reason FROM set_aside", [], |row| row.get(0)).unwrap();
+        assert!(reason.contains("it says that it is for"), "{sql}: {reason}");
+    }
+}
+
+#[tokio::test]
+async fn an_activity_whose_row_names_a_stranger_runs() {
+    let (_store, provider) = misnamed("UPDATE worker_queue SET instance_id = 'nobody'").await;
+    let (item, token, _) = fetch_work(&provider).await.unwrap();
+    assert_eq!(item, activity("a", 2));
+    provider.ack_work_item(&token, Some(completion("a", 2))).await.unwrap();
+    assert_eq!(fetch(&provider).await.unwrap().0.messages, [completion("a", 2)]);
 }
 
 #[tokio::test]

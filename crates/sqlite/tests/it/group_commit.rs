@@ -11,7 +11,7 @@ use crate::store::{LOCK, Store, activity, begin, fetch, fetch_work, signal};
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn operations_that_wait_together_share_a_commit() {
     let store = Store::new();
-    let provider = Arc::new(store.open().await);
+    let provider = Arc::new(store.open_with_batches().await);
     let before = provider.commit_count();
     let tasks: Vec<_> = (0..2_000)
         .map(|id| {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use everturn_core::{Event, EventKind, WorkItem};
+use everturn_proof::is_cruel;
 use everturn_provider::{Clock, ExecutionMetadata, ManualClock, OrchestrationItem, Provider, TagFilter};
 use everturn_sqlite::{SqliteOptions, SqliteProvider};
 use rusqlite::Connection;
@@ -31,12 +32,16 @@ impl Store {
     }
 
     pub(crate) async fn open(&self) -> SqliteProvider {
+        SqliteProvider::new(&self.url(), Some(settings())).await.unwrap()
+    }
+
+    /// Opens it with batches, under cruel settings too: they are what is tested.
+    pub(crate) async fn open_with_batches(&self) -> SqliteProvider {
         SqliteProvider::new(&self.url(), None).await.unwrap()
     }
 
     pub(crate) async fn open_at(&self, clock: &Arc<ManualClock>) -> SqliteProvider {
-        let options =
-            SqliteOptions { clock: Arc::clone(clock) as Arc<dyn Clock>, ..SqliteOptions::default() };
+        let options = SqliteOptions { clock: Arc::clone(clock) as Arc<dyn Clock>, ..settings() };
         SqliteProvider::new(&self.url(), Some(options)).await.unwrap()
     }
 
@@ -150,4 +155,11 @@ pub(crate) async fn until(mut is_so: impl AsyncFnMut() -> bool) {
         assert!(tokio::time::Instant::now() < deadline, "it never became so");
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
+}
+
+/// The usual options; under cruel settings with one operation a commit.
+pub(crate) fn settings() -> SqliteOptions {
+    let usual = SqliteOptions::default();
+    let batch_operations_max = if is_cruel() { 1 } else { usual.batch_operations_max };
+    SqliteOptions { batch_operations_max, ..usual }
 }

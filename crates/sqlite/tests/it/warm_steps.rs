@@ -76,7 +76,7 @@ async fn work(provider: Arc<SqliteProvider>, steps: u64) {
 async fn every_turn_after_the_first_is_warm_and_history_is_complete() {
     const STEPS: u64 = 200;
     let store = Store::new();
-    let provider = Arc::new(store.open().await);
+    let provider = Arc::new(store.open_with_batches().await);
     let memory = Arc::new(Memory::default());
     let before = provider.commit_count();
     provider.enqueue_for_orchestrator(start("a"), None).await.unwrap();

@@ -39,11 +39,7 @@ async fn open(database: &str) -> Arc<SqliteProvider> {
 }
 
 /// Starts a runtime: one of `share.1` on this file, with the number `share.0`.
-async fn start(
-    provider: &Arc<SqliteProvider>,
-    ledger: &Arc<Ledger>,
-    share: (usize, usize),
-) -> Arc<Runtime> {
+async fn start(provider: &Arc<SqliteProvider>, ledger: &Arc<Ledger>, share: (usize, usize)) -> Arc<Runtime> {
     let filter = tag_filter(share.0, share.1);
     let options = RuntimeOptions {
         orchestrator_lock_timeout: LOCK,

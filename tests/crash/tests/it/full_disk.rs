@@ -8,7 +8,7 @@ use everturn_crash_tests::chance::chance;
 use everturn_crash_tests::disk::Disk;
 use everturn_crash_tests::inspector::Inspector;
 use everturn_crash_tests::ledger::Ledger;
-use everturn_crash_tests::machine::End;
+use everturn_crash_tests::machine::{End, Machine};
 use everturn_crash_tests::tally::Tally;
 use everturn_crash_tests::watchdog::watched;
 use everturn_proof::{Counts, proof};
@@ -19,6 +19,10 @@ use crate::process::Process;
 
 /// How many instances run on a disk with a byte budget.
 const INSTANCES: usize = 6;
+/// Much less than the log of the commits takes if nobody moves it into the file.
+const SMALL_ROOM: u64 = 640 * 1024;
+/// What is freed then: more than the file must grow by, and again less than the log would take.
+const FREED: u64 = 512 * 1024;
 
 /// A shell that mounts a small disk of its own and runs a victim on it.
 fn on_a_small_disk(command: &str) -> Command {
@@ -74,14 +78,35 @@ fn on_a_budget(seed: u64, tally: &Tally) -> Result<Counts, String> {
     let _tallied = tally.case(&machine.ledger);
     let full_after = Duration::from_millis(chance(seed).branch(9).below(30));
     let live = || machine.live(|disk| be_full_for_a_while(disk, full_after));
-    match watched(format!("R9, seed {seed}"), live) {
-        End::Finished => {}
-        other => return Err(format!("{other:?}\n  {}", machine.describe())),
+    let end = watched(format!("R9, seed {seed}"), live);
+    settled(&machine, end)
+}
+
+/// A disk that is full before the log is long enough to be moved, and of which only a little is freed.
+async fn free_a_little(disk: Arc<Disk>, bytes_max: u64) {
+    disk.set_bytes_max(Some(bytes_max));
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    disk.set_bytes_max(Some(bytes_max + FREED));
+}
+
+fn in_a_small_room(seed: u64, tally: &Tally) -> Result<Counts, String> {
+    let mut machine = machine(seed, 2 * INSTANCES, |setup| setup.checkpoint_every_ms = 0);
+    let _tallied = tally.case(&machine.ledger);
+    let room = SMALL_ROOM + chance(seed).branch(9).below(SMALL_ROOM);
+    let bytes_max = machine.disk.bytes_used() + room;
+    let live = || machine.live(|disk| free_a_little(disk, bytes_max));
+    let end = watched(format!("R9 in a small room, seed {seed}"), live);
+    settled(&machine, end)
+}
+
+fn settled(machine: &Machine, end: End) -> Result<Counts, String> {
+    if end != End::Finished {
+        return Err(format!("{end:?}\n  {}", machine.describe()));
     }
     let mut counts = Counts::default();
     let mut inspector = Inspector::default();
-    let tables = inspect(&machine, &mut inspector)?;
-    finish(&machine, &mut inspector, &tables, &mut counts)?;
+    let tables = inspect(machine, &mut inspector)?;
+    finish(machine, &mut inspector, &tables, &mut counts)?;
     let refused = machine.faults_at_work();
     counts.add("writes refused at work", refused);
     counts.add("full disks", u64::from(refused > 0));
@@ -105,6 +130,15 @@ fn r9_a_byte_budget_does_the_same() {
     let proof = proof!("R9", "r9_a_byte_budget_does_the_same", 100);
     let tally = Tally::default();
     let counts = proof.run("full disks", |seed| on_a_budget(seed, &tally));
+    tally.require_finished().unwrap();
+    require_work(&proof, &counts, "full disks");
+}
+
+#[test]
+fn r9_a_little_room_is_enough_to_go_on() {
+    let proof = proof!("R9", "r9_a_little_room_is_enough_to_go_on", 30);
+    let tally = Tally::default();
+    let counts = proof.run("full disks", |seed| in_a_small_room(seed, &tally));
     tally.require_finished().unwrap();
     require_work(&proof, &counts, "full disks");
 }

@@ -1,18 +1,26 @@
 //! R3: every I/O call of a set of scenarios fails, once and for good.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use everturn::OrchestrationStatus;
+use everturn::providers::Provider as _;
 use everturn_crash_tests::chance::{Chance, chance};
-use everturn_crash_tests::disk::{Calls, Class, Disk, Fault};
+use everturn_crash_tests::disk::{Calls, Class, Disk, Fault, Image};
 use everturn_crash_tests::inspector::Inspector;
-use everturn_crash_tests::machine::{End, Machine};
+use everturn_crash_tests::ledger::Ledger;
+use everturn_crash_tests::machine::{End, Machine, Setup};
+use everturn_crash_tests::plan::Plan;
+use everturn_crash_tests::sim_time::SimTime;
 use everturn_crash_tests::tables::Tables;
 use everturn_crash_tests::tally::Tally;
+use everturn_crash_tests::vfs::Vfs;
 use everturn_crash_tests::watchdog::watched;
 use everturn_proof::{Counts, proof};
+use everturn_sqlite::{SqliteOptions, SqliteProvider};
 
-use crate::power_cuts::{inspect, machine, require_work};
+use crate::power_cuts::{SCRATCH, inspect, machine};
 
 /// How many instances a scenario has.
 const INSTANCES: usize = 2;
@@ -31,7 +39,7 @@ const SLICES: u64 = 32;
 
 /// A slice of a scenario: first undisturbed, then with every fault at its share of the calls.
 fn slice(seed: u64, tally: &Tally) -> Result<Counts, String> {
-    let (scenario, slice) = (seed / SLICES, seed % SLICES);
+    let (scenario, slice) = (seed.wrapping_sub(1) / SLICES, seed.wrapping_sub(1) % SLICES);
     let calls = watched(format!("R3, seed {seed}, without a fault"), || undisturbed(scenario))?;
     let mut counts = Counts::default();
     let mut chance = chance(seed).branch(8);
@@ -48,8 +56,14 @@ fn slice(seed: u64, tally: &Tally) -> Result<Counts, String> {
     Ok(counts)
 }
 
-fn undisturbed(seed: u64) -> Result<Calls, String> {
-    let mut machine = machine(seed, INSTANCES, |_| {});
+/// The machine of a scenario: with one node, with two, with three, and so on.
+fn machine_of(scenario: u64) -> Machine {
+    let nodes = 1 + usize::try_from(scenario % 3).unwrap();
+    machine(scenario, INSTANCES, |setup| setup.nodes = nodes)
+}
+
+fn undisturbed(scenario: u64) -> Result<Calls, String> {
+    let mut machine = machine_of(scenario);
     match machine.live(|_| async {}) {
         End::Finished => Ok(machine.disk.calls()),
         other => Err(format!("without a fault: {other:?}")),
@@ -68,11 +82,13 @@ async fn recover(disk: Arc<Disk>, outage: Duration, cut_after: Option<u64>) {
     }
 }
 
-fn disturbed(seed: u64, fault: Fault, chance: &mut Chance, tally: &Tally) -> Result<Counts, String> {
-    let mut machine = machine(seed, INSTANCES, |_| {});
+fn disturbed(scenario: u64, fault: Fault, chance: &mut Chance, tally: &Tally) -> Result<Counts, String> {
+    let mut machine = machine_of(scenario);
     let _tallied = tally.case(&machine.ledger);
     let mut counts = Counts::default();
-    let outage = Duration::from_millis(if fault.lasting { chance.below(3_000) } else { 0 });
+    // Short, or longer than most locks last.
+    let longest_ms = if chance.percent(80) { 300 } else { 3_000 };
+    let outage = Duration::from_millis(if fault.lasting { chance.below(longest_ms) } else { 0 });
     let cut_after = chance.percent(25).then(|| chance.below(60));
     machine.disk.inject(fault);
     let end = machine.live(|disk| recover(disk, outage, cut_after));
@@ -142,7 +158,11 @@ fn r3_every_call_may_fail_once_and_for_good() {
     let tally = Tally::default();
     let counts = proof.run("faults at work", |seed| slice(seed, &tally));
     tally.require_finished().unwrap();
-    require_work(&proof, &counts, "faults at work");
+    proof.require(&counts, "turns", counts.get("faults at work") * 2);
+    proof.require(&counts, "activity runs", counts.get("faults at work"));
+    if counts.get("faults at work") >= 10_000 {
+        proof.require(&counts, "nodes", counts.get("cases") * 5 / 4);
+    }
 }
 
 #[test]
@@ -151,4 +171,56 @@ fn work_goes_on_after_an_outage_with_one_operation_a_commit() {
         let fault = Fault { class: Class::Write, at: 33, lasting: true, full: false };
         disturbed(1, fault, &mut Chance::new(seed), &Tally::default()).unwrap();
     }
+}
+
+/// What a provider that was just opened says of an instance, when one call of reading it fails. Tells whether one did.
+fn status_with(image: &Image, database: &Path, fault: Fault) -> (Result<OrchestrationStatus, String>, bool) {
+    let disk = Arc::new(Disk::with_image(image, 0));
+    let vfs = Vfs::register(Arc::clone(&disk), 0);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+    let told = runtime.unwrap().block_on(async {
+        let options = SqliteOptions {
+            clock: Arc::new(SimTime::new(1_900_000_000_000, chance(1))),
+            vfs: Some(vfs.name().to_owned()),
+            writer_in_task: true,
+            ..SqliteOptions::default()
+        };
+        let url = format!("sqlite:{}", database.display());
+        let provider = SqliteProvider::new(&url, Some(options)).await.unwrap();
+        disk.inject(fault);
+        let told = provider.read_status("i0").await.map_err(|error| error.to_string());
+        disk.heal();
+        provider.close().await;
+        told
+    });
+    (told, disk.faults_hit() > 0)
+}
+
+#[test]
+fn a_status_is_told_whole_or_not_at_all() {
+    let database = SCRATCH.path().join("status.db");
+    let ledger = Ledger::new([("i0".to_owned(), Plan::Eternal(2))]);
+    let setup = Setup { nodes: 1, ..Setup::draw(&mut chance(1)) };
+    let mut machine =
+        Machine::new(Arc::new(Disk::new(1)), database.clone(), ledger, setup, chance(1).branch(5));
+    assert_eq!(machine.live(|_| async {}), End::Finished);
+    let image = machine.disk.image();
+    let mut refusals = 0;
+    for class in [Class::Read, Class::Other] {
+        for at in 0.. {
+            let fault = Fault { class, at, lasting: false, full: false };
+            let (told, failed) = status_with(&image, &database, fault);
+            match told {
+                Ok(OrchestrationStatus::Completed { custom_status, .. }) => {
+                    assert_eq!(custom_status.as_deref(), Some("2"), "{fault:?}");
+                }
+                Ok(other) => panic!("{fault:?}: {other:?}"),
+                Err(_) => refusals += 1,
+            }
+            if !failed {
+                break;
+            }
+        }
+    }
+    assert!(refusals >= 3, "{refusals} calls failed, which proves nothing");
 }

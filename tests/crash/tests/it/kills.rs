@@ -119,8 +119,7 @@ impl Scene {
 
     /// Waits for the queues to run empty; what does not is found by the inspector.
     fn run_empty(&self) {
-        let conn =
-            Connection::open_with_flags(self.database(), OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
+        let conn = Connection::open_with_flags(self.database(), OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
         let began = Instant::now();
         while !matches!(left_over(&conn), Ok(0)) && began.elapsed() < AFTERMATH_MAX {
             std::thread::sleep(Duration::from_millis(2));
@@ -153,7 +152,7 @@ fn case(seed: u64, tally: &Tally) -> Result<Counts, String> {
 
 #[test]
 fn r4_nothing_is_lost_or_recorded_twice_when_processes_are_killed() {
-    let proof = proof!("R4", "r4_nothing_is_lost_or_recorded_twice_when_processes_are_killed", 400);
+    let proof = proof!("R4", "r4_nothing_is_lost_or_recorded_twice_when_processes_are_killed", 300);
     let tally = Tally::default();
     let counts = proof.run("kills", |seed| case(seed, &tally));
     tally.require_finished().unwrap();

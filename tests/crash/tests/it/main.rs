@@ -7,11 +7,13 @@
     missing_docs
 )]
 
+mod damage;
 mod file_system;
 mod full_disk;
 mod io_faults;
 mod kills;
 mod power_cuts;
 mod process;
+mod rules;
 mod simulation;
 mod zombies;

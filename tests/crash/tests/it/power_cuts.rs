@@ -28,8 +28,13 @@ const CUTS: u64 = 8;
 const CALLS: u64 = 220;
 
 pub(crate) fn machine(seed: u64, instances: usize, change: impl FnOnce(&mut Setup)) -> Machine {
+    let plans = Plan::draw_mixed(instances, &mut chance(seed).branch(2));
+    machine_with(seed, Ledger::new(plans), change)
+}
+
+/// A machine on which these instances will run.
+pub(crate) fn machine_with(seed: u64, ledger: Ledger, change: impl FnOnce(&mut Setup)) -> Machine {
     let chance = chance(seed);
-    let plans = Plan::draw_mixed(instances, &mut chance.branch(2));
     let mut setup = Setup::draw(&mut chance.branch(3));
     change(&mut setup);
     static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -40,7 +45,7 @@ pub(crate) fn machine(seed: u64, instances: usize, change: impl FnOnce(&mut Setu
         image.insert(database.to_str().unwrap().to_owned(), NEW_FILE.clone());
     }
     let disk = Arc::new(Disk::with_image(&image, chance.branch(4).next_u64()));
-    Machine::new(disk, database, Ledger::new(plans), setup, chance.branch(5))
+    Machine::new(disk, database, ledger, setup, chance.branch(5))
 }
 
 /// A database without instances: most machines begin with one.
@@ -62,7 +67,8 @@ pub(crate) fn inspect(machine: &Machine, inspector: &mut Inspector) -> Result<Ta
 fn case(seed: u64, synchronous: Synchronous, tally: &Tally) -> Result<Counts, String> {
     let mut machine = machine(seed, INSTANCES, |setup| setup.synchronous = synchronous);
     let _tallied = tally.case(&machine.ledger);
-    watched(format!("R2, seed {seed}"), || cuts(seed, &mut machine)).map_err(|failure| format!("{failure}\n  {}", machine.describe()))
+    watched(format!("R2, seed {seed}"), || cuts(seed, &mut machine))
+        .map_err(|failure| format!("{failure}\n  {}", machine.describe()))
 }
 
 fn cuts(seed: u64, machine: &mut Machine) -> Result<Counts, String> {
@@ -121,7 +127,8 @@ fn threaded_case(seed: u64, tally: &Tally) -> Result<Counts, String> {
     });
     machine.disk.set_sync_us(150);
     let _tallied = tally.case(&machine.ledger);
-    watched(format!("R2 on threads, seed {seed}"), || cuts(seed, &mut machine)).map_err(|failure| format!("{failure}\n  {}", machine.describe()))
+    watched(format!("R2 on threads, seed {seed}"), || cuts(seed, &mut machine))
+        .map_err(|failure| format!("{failure}\n  {}", machine.describe()))
 }
 
 #[test]
@@ -131,6 +138,12 @@ fn r2_nothing_accepted_is_lost_with_the_writer_on_its_thread() {
     let counts = proof.run("cuts at work", |seed| threaded_case(seed, &tally));
     tally.require_finished().unwrap();
     require_work(&proof, &counts, "cuts at work");
+}
+
+/// The power fails while a client reads how an instance ended, between its outcome and its custom status.
+#[test]
+fn seed_310_tells_no_outcome_without_its_custom_status() {
+    case(310, Synchronous::Full, &Tally::default()).unwrap();
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! R1 and R13 on the SQLite provider: the simulated world, with the writer over a disk that fails.
 
-use everturn_crash_tests::simulated::found;
+use everturn_crash_tests::simulated::{found, found_carelessly};
 use everturn_proof::{Counts, proof};
-use everturn_simulation::{Plan, Theme, prove_on, run_traced_on};
+use everturn_simulation::{Fault, Plan, Theme, prove_on, run_on, run_traced_on};
 
 /// Three nodes on one file; calls, processes, clocks, disk and power fail.
 #[test]
@@ -34,4 +34,36 @@ fn r1_the_same_seed_gives_the_same_trace_on_sqlite() {
         counts.add("equal lines", once.lines().count() as u64);
         Ok(counts)
     });
+}
+
+#[test]
+fn what_kills_every_node_is_poisoned_on_sqlite_and_nothing_else_is() {
+    for seed in 1..=20 {
+        let outcome = run_on(found, &Plan::poisoned(seed));
+        assert!(outcome.violations.is_empty(), "seed {seed}: {:#?}\n{}", outcome.violations, outcome.faults);
+        assert_eq!(
+            outcome.counts.faults.get(&Fault::CrashBefore),
+            Some(&10),
+            "seed {seed}: one death an attempt"
+        );
+    }
+}
+
+/// The harness itself: a store that acknowledges what is not on the disk is caught.
+#[test]
+fn a_store_that_does_not_sync_is_noticed() {
+    let noticed = (1..=20).filter(|seed| {
+        let violations = run_on(found_carelessly, &Plan::on_disk(Theme::Storms, *seed)).violations;
+        violations.iter().any(|violation| violation.contains("after a power cut: G2"))
+    });
+    assert!(noticed.count() >= 3, "power cuts must take back what was not synced");
+}
+
+#[test]
+fn tmp_trace() {
+    let seed: u64 = std::env::var("SEED").unwrap().parse().unwrap();
+    let theme = if std::env::var("PROG").is_ok() { Theme::Programs } else { Theme::Storms };
+    let (outcome, trace) = run_traced_on(found, &Plan::on_disk(theme, seed));
+    std::fs::write("/tmp/simsql-trace", trace).unwrap();
+    println!("{:#?}\n{}\n{:?}", outcome.violations, outcome.faults, outcome.took);
 }

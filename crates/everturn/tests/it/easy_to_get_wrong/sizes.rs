@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use everturn::runtime::registry::{ActivityRegistry, OrchestrationRegistry};
 use everturn::{ClientError, EventKind, OrchestrationContext, RuntimeOptions};
+use everturn_proof::many;
 
-use crate::node_under_test::{NodeUnderTest, echo, many};
+use crate::node_under_test::{NodeUnderTest, echo};
 use crate::stores::{Store, on_every_store};
 
 on_every_store!(

@@ -1,13 +1,11 @@
-//! Any bit of any column, by chance. `EVERTURN_DAMAGE_CASES` says how many, `EVERTURN_DAMAGE_SEED` repeats a run.
+//! Any bit of any column, by chance: `EVERTURN_PROOF_CASES` says how many, `EVERTURN_PROOF_SEED` where they begin.
 
 use std::sync::Mutex;
 
-use super::columns::{self, Column, Stored, flipped};
-use super::{Change, When, inhabited_store, survived};
+use everturn_proof::{Counts, proof};
 
-const CASES: usize = 24;
-/// The same cases every time, if nobody asks for others.
-const DEFAULT_SEED: u64 = 1;
+use super::columns::{self, Applied, Column, Stored, flipped};
+use super::{Change, When, inhabited_store, survived};
 
 /// SplitMix64: small, seeded, the same everywhere.
 struct Chance(u64);
@@ -24,10 +22,6 @@ impl Chance {
     fn below(&mut self, bound: usize) -> usize {
         usize::try_from(self.next() % u64::try_from(bound.max(1)).unwrap()).unwrap()
     }
-}
-
-fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok()?.parse().ok()
 }
 
 /// A key with a low bit turned would be a neighbour's: damage to two instances, which is another test.
@@ -61,23 +55,31 @@ fn damage(column: &Column, stored: &Stored, chance: &mut Chance) -> Option<Store
     (after != *stored).then_some(after)
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn by_chance() {
-    let seed = number("EVERTURN_DAMAGE_SEED").unwrap_or(DEFAULT_SEED);
-    let cases = number("EVERTURN_DAMAGE_CASES").map_or(CASES, |cases| usize::try_from(cases).unwrap());
-    println!("random damage: EVERTURN_DAMAGE_SEED={seed} EVERTURN_DAMAGE_CASES={cases}");
-    let store = inhabited_store::inhabited().await;
-    let all = columns::columns(&store.path());
-    let mut chance = Chance(seed);
-    let mut failures = Vec::new();
-    for nth in 0..cases {
-        let column = all[chance.below(all.len())].clone();
-        let when = if chance.below(2) == 0 { When::Idle } else { When::Held };
-        let name = format!("case {nth}: {}.{} {when:?}", column.table, column.name);
-        let damaged = column.clone();
-        let rows = Mutex::new(Chance(chance.next()));
-        let change: Change = Box::new(move |stored| damage(&damaged, stored, &mut rows.lock().unwrap()));
-        failures.extend(survived(name, column, when, change).await.err());
-    }
-    assert!(failures.is_empty(), "seed {seed}, {} failures:\n{}", failures.len(), failures.join("\n"));
+/// One damage to one column of some rows of an instance.
+fn damage_one(seed: u64, all: &[Column]) -> Result<Counts, String> {
+    let mut chance = Chance(seed.wrapping_mul(0xa076_1d64_78bd_642f));
+    let column = all[chance.below(all.len())].clone();
+    let when = if chance.below(2) == 0 { When::Idle } else { When::Held };
+    let name = format!("{}.{} {when:?}", column.table, column.name);
+    let damaged = column.clone();
+    let rows = Mutex::new(Chance(chance.next()));
+    let change: Change = Box::new(move |stored| damage(&damaged, stored, &mut rows.lock().unwrap()));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let (applied, outcome) = runtime.block_on(survived(name, column, when, change))?;
+    let mut counts = Counts::default();
+    counts.add("damages", u64::from(matches!(applied, Applied::Written | Applied::Forced)));
+    counts.add("refused by a constraint", u64::from(applied == Applied::Forced));
+    counts.add(&format!("{outcome:?}").to_lowercase(), 1);
+    Ok(counts)
+}
+
+#[test]
+fn r10_any_bit_of_any_column_may_turn() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let all = runtime.block_on(async {
+        let store = inhabited_store::inhabited().await;
+        columns::columns(&store.path())
+    });
+    let proof = proof!("R10", "r10_any_bit_of_any_column_may_turn", 60);
+    proof.run("damages", |seed| damage_one(seed, &all));
 }

@@ -1,0 +1,85 @@
+//! Who owns which session, as far as answers tell: as long as a lease lives nobody else gets an activity of its session.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use everturn::providers::SessionFetchConfig;
+
+use crate::observer::Moment;
+use crate::sim_clock::SimClock;
+
+/// The leases that are known to live.
+#[derive(Debug, Default)]
+pub(crate) struct Sessions(BTreeMap<String, Lease>);
+
+#[derive(Debug)]
+struct Lease {
+    owner_id: String,
+    since: Moment,
+    /// Its end, by the monotonic clock and by the wall clock: whichever comes first.
+    until: Duration,
+    until_ms: u64,
+    /// When an activity of it was last handed out.
+    active_at: Duration,
+}
+
+impl Lease {
+    fn is_alive(&self, at: Moment, clock: &SimClock) -> bool {
+        at.monotonic < self.until && clock.latest_ms_since(self.since.monotonic) < self.until_ms
+    }
+}
+
+/// A renewal of leases that was answered.
+#[derive(Debug)]
+pub(crate) struct Renewal<'a> {
+    pub(crate) owner_ids: &'a [&'a str],
+    pub(crate) extend_for: Duration,
+    pub(crate) idle_timeout: Duration,
+    pub(crate) called: Moment,
+}
+
+impl Sessions {
+    /// An activity of a session was handed out; what is wrong with that. If the answer did not come at once, nobody
+    /// knows how much of the lease is left.
+    pub(crate) fn fetched(
+        &mut self,
+        session_id: &str,
+        config: &SessionFetchConfig,
+        at: Moment,
+        clock: &SimClock,
+        is_fresh: bool,
+    ) -> Option<String> {
+        if !is_fresh {
+            self.0.remove(session_id);
+            return None;
+        }
+        let lease = Lease {
+            owner_id: config.owner_id.clone(),
+            since: at,
+            until: at.monotonic + config.lock_timeout,
+            until_ms: at.now_ms + config.lock_timeout.as_millis() as u64,
+            active_at: at.monotonic,
+        };
+        let before = self.0.insert(session_id.to_owned(), lease)?;
+        let is_stolen = before.owner_id != config.owner_id && before.is_alive(at, clock);
+        is_stolen.then(|| {
+            let left = before.until - at.monotonic;
+            format!(
+                "{session_id} went to {}, though {} has it for another {left:?}",
+                config.owner_id, before.owner_id
+            )
+        })
+    }
+
+    /// Leases were renewed: those that live and are in use.
+    pub(crate) fn renewed(&mut self, renewal: &Renewal<'_>, at: Moment, clock: &SimClock) {
+        for lease in self.0.values_mut() {
+            let is_in_use = renewal.called.monotonic < lease.active_at + renewal.idle_timeout;
+            let is_owned = renewal.owner_ids.contains(&lease.owner_id.as_str());
+            if is_owned && is_in_use && lease.is_alive(renewal.called, clock) {
+                lease.until = at.monotonic + renewal.extend_for;
+                lease.until_ms = at.now_ms + renewal.extend_for.as_millis() as u64;
+            }
+        }
+    }
+}

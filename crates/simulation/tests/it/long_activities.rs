@@ -1,0 +1,52 @@
+//! G3, G5: an activity that takes longer than its lock is neither lost nor recorded twice, whatever its renewals meet.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use everturn_simulation::{Action, Ending, Fault, Plan, Program, Root, Step, Theme, Weather, run};
+
+/// How long locks last in these worlds. Of forty activities one takes up to two and a half times as long.
+const LOCK_MS: u64 = 2_000;
+/// How many worlds meet each fault.
+const WORLDS: u64 = 12;
+
+/// A world of activities, in which one call of ten meets this fault.
+fn plan(seed: u64, fault: Fault) -> Plan {
+    let mut plan = Plan::new(Theme::Storms, seed);
+    let roots = (0..8).map(|root| {
+        let id = format!("i{root}");
+        let step = |n| Step { key: format!("{id}.{n}"), action: Action::FanOut { width: 10 } };
+        let program = Program { steps: (0..5).map(step).collect(), ending: Ending::Complete };
+        Root { id, start_after_ms: 0, cancel_after_ms: None, program }
+    });
+    plan.roots = roots.collect();
+    for node in &mut plan.nodes {
+        node.lock_ms = LOCK_MS;
+        node.activities = 8;
+    }
+    plan.weather = Weather {
+        rates: BTreeMap::from([(fault, 10_000)]),
+        faults_max: 300,
+        spared: BTreeSet::new(),
+        clock_jump_ms_max: 0,
+        slow_calls: 5,
+        batch_ms: seed.is_multiple_of(2).then_some(1),
+    };
+    plan
+}
+
+#[test]
+fn an_activity_longer_than_its_lock_is_not_lost_whatever_its_renewals_meet() {
+    for fault in [Fault::ErrorBefore, Fault::ErrorAfter, Fault::StallBefore, Fault::StallAfter, Fault::Freeze]
+    {
+        for seed in 1..=WORLDS {
+            let outcome = run(&plan(seed, fault));
+            assert!(
+                outcome.violations.is_empty(),
+                "{fault:?}, seed {seed}: {:#?}\n{}",
+                outcome.violations,
+                outcome.faults
+            );
+            assert!(outcome.counts.faults_in_all() >= 20, "{fault:?}, seed {seed}: too little happened");
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! The store in memory loses batches as a real one does: with calls that wait for it, and with turns that have begun.
+
+use everturn_simulation::{Fault, Plan, Theme, run};
+
+#[test]
+fn batches_are_lost_with_turns_that_had_begun_in_them() {
+    let (mut lost, mut with_turns) = (0, 0);
+    for seed in 1..=30 {
+        let mut plan = Plan::new(Theme::Storms, seed);
+        plan.weather.batch_ms = Some(seed % 4);
+        plan.weather.rates.insert(Fault::LostBatch, 200);
+        for node in &mut plan.nodes {
+            node.warm_instances_max = 1_000;
+        }
+        let outcome = run(&plan);
+        assert!(outcome.violations.is_empty(), "seed {seed}: {:#?}", outcome.violations);
+        let losses = || outcome.faults.lines().filter(|line| line.contains("LostBatch"));
+        lost += losses().count();
+        with_turns += losses().filter(|line| !line.contains(" 0 turns begun")).count();
+    }
+    println!("{lost} batches lost in 30 worlds, {with_turns} of them with turns that had begun");
+    assert!(lost >= 300 && with_turns >= 30, "too little happened: {lost} lost, {with_turns} with turns");
+}
+
+#[test]
+fn worlds_that_broke_when_batches_came_are_whole() {
+    // A timer that was due when its turn was sent and not when that was committed; a late commit heard of twice.
+    let worlds = [(Theme::Storms, 402), (Theme::Clocks, 87), (Theme::Clocks, 137), (Theme::Storms, 10_033)];
+    for (theme, seed) in worlds {
+        let outcome = run(&Plan::new(theme, seed));
+        assert!(outcome.violations.is_empty(), "{theme:?}, seed {seed}: {:#?}", outcome.violations);
+    }
+}

@@ -1,0 +1,36 @@
+//! Memory changes nothing: fed the same messages in the same order, an instance that is replayed from its history in
+//! every turn writes what one wrote that stayed in memory.
+
+use everturn_proof::{Counts, proof};
+use everturn_simulation::{Plan, Theme, retell};
+
+/// Programs in a calm world, on one node that has room for all of them.
+fn plan(seed: u64) -> Plan {
+    let mut plan = Plan::new(Theme::Programs, seed);
+    plan.weather.rates.clear();
+    plan.nodes.truncate(1);
+    for node in &mut plan.nodes {
+        node.warm_instances_max = 1_000;
+        node.lock_ms = 5_000;
+    }
+    plan
+}
+
+#[test]
+fn r13_warm_and_cold_write_the_same_history() {
+    let proof = proof!("R13", "r13_warm_and_cold_write_the_same_history", 2_000);
+    let counts = proof.run("programs told twice", |seed| {
+        let plan = plan(seed);
+        let retelling = retell(&plan);
+        if let Some(difference) = retelling.differences.first() {
+            return Err(format!("{difference}\nthe plan:\n{plan}"));
+        }
+        let mut counts = Counts::default();
+        counts.add("programs told twice", plan.roots.len() as u64);
+        counts.add("turns", retelling.turns);
+        counts.add("warm turns", retelling.warm_turns);
+        counts.add("equal events", retelling.events);
+        Ok(counts)
+    });
+    assert!(counts.get("warm turns") * 2 > counts.get("turns"), "too few turns were warm: {counts}");
+}

@@ -1,0 +1,108 @@
+//! Damage to what is stored: any bit of any value in any row of an instance, past the provider.
+
+use rusqlite::types::{Value, ValueRef};
+use rusqlite::{Connection, Row, params_from_iter};
+
+use crate::chance::Chance;
+
+/// The tables with rows of an instance, and which rows those are.
+const TABLES: [(&str, &str); 8] = [
+    ("instances", "instance_id = ?1"),
+    ("worker_queue", "instance_id = ?1"),
+    ("sessions", "session_id = ?1"),
+    ("executions", OWNED),
+    ("history", OWNED),
+    ("orchestrator_queue", OWNED),
+    ("kv_base", OWNED),
+    ("kv_delta", OWNED),
+];
+const OWNED: &str = "instance_key = (SELECT instance_key FROM instances WHERE instance_id = ?1)";
+
+/// A key with one of these bits turned would be that of a neighbour: damage to two instances.
+const KEY_BITS: u64 = 8;
+
+/// Damages a value of this instance. Tells what was done, if anything could be: a file system can do everything that is
+/// done here, and more that a constraint of the format forbids.
+pub fn damage(conn: &Connection, instance: &str, chance: &mut Chance) -> rusqlite::Result<Option<String>> {
+    conn.pragma_update(None, "ignore_check_constraints", "ON")?;
+    conn.pragma_update(None, "foreign_keys", "OFF")?;
+    let (table, rows) = TABLES[chance.index(TABLES.len())];
+    let columns = columns(conn, table)?;
+    let keys: Vec<&str> = columns.iter().filter(|(_, is_key)| *is_key).map(|(name, _)| &**name).collect();
+    let (column, _) = &columns[chance.index(columns.len())];
+    let select = format!("SELECT {}, {column} FROM {table} WHERE {rows}", keys.join(", "));
+    let mut found: Vec<(Vec<Value>, Value)> = conn
+        .prepare(&select)?
+        .query_map([instance], |row| {
+            let key = (0..keys.len()).map(|place| row.get(place)).collect::<Result<_, _>>()?;
+            Ok((key, bytes_or_number(row, keys.len())?))
+        })?
+        .collect::<Result<_, _>>()?;
+    if found.is_empty() {
+        return Ok(None);
+    }
+    let (mut key, stored) = found.swap_remove(chance.index(found.len()));
+    let lowest_bit = if column == "instance_key" { KEY_BITS } else { 0 };
+    let (value, place) = match damaged(stored.clone(), lowest_bit, chance) {
+        Value::Blob(bytes) if !chance.percent(5) => (Value::Blob(bytes), "CAST(?1 AS TEXT)"),
+        other => (other, "?1"),
+    };
+    let by_key: Vec<String> =
+        keys.iter().enumerate().map(|(place, name)| format!("{name} = ?{}", place + 2)).collect();
+    let update = format!("UPDATE {table} SET {column} = {place} WHERE {}", by_key.join(" AND "));
+    key.insert(0, value.clone());
+    match conn.execute(&update, params_from_iter(key)) {
+        Ok(0) => Ok(None),
+        Ok(_) => {
+            Ok(Some(format!("{table}.{column} of {instance}: {} became {}", shown(&stored), shown(&value))))
+        }
+        // The format has no such value in this place.
+        Err(error) if error.sqlite_error_code() == Some(rusqlite::ErrorCode::ConstraintViolation) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The columns of a table, and whether they are part of its key.
+fn columns(conn: &Connection, table: &str) -> rusqlite::Result<Vec<(String, bool)>> {
+    conn.prepare("SELECT name, pk > 0 FROM pragma_table_info(?1)")?
+        .query_map([table], |row| Ok((row.get(0)?, row.get(1)?)))?
+        .collect()
+}
+
+/// A value, whatever is in it: text need not be text.
+fn bytes_or_number(row: &Row<'_>, place: usize) -> rusqlite::Result<Value> {
+    Ok(match row.get_ref(place)? {
+        ValueRef::Text(bytes) | ValueRef::Blob(bytes) => Value::Blob(bytes.to_vec()),
+        ValueRef::Integer(number) => Value::Integer(number),
+        ValueRef::Real(number) => Value::Real(number),
+        ValueRef::Null => Value::Null,
+    })
+}
+
+fn damaged(stored: Value, lowest_bit: u64, chance: &mut Chance) -> Value {
+    match stored {
+        _ if chance.percent(8) => Value::Null,
+        Value::Integer(number) => {
+            Value::Integer(number ^ (1_i64 << (lowest_bit + chance.below(64 - lowest_bit))))
+        }
+        Value::Blob(mut bytes) if !bytes.is_empty() => {
+            let at = chance.index(bytes.len());
+            match chance.below(6) {
+                0 => bytes.truncate(at),
+                1 => bytes.extend((0..40).map(|_| chance.next_u64() as u8)),
+                2 => bytes[at..].iter_mut().take(8).for_each(|byte| *byte = chance.next_u64() as u8),
+                _ => bytes[at] ^= 1 << chance.below(8),
+            }
+            Value::Blob(bytes)
+        }
+        Value::Null if chance.percent(50) => Value::Integer(chance.next_u64().cast_signed()),
+        _ => Value::Blob((0..chance.below(40)).map(|_| chance.next_u64() as u8).collect()),
+    }
+}
+
+fn shown(value: &Value) -> String {
+    match value {
+        Value::Blob(bytes) => format!("{:?}", String::from_utf8_lossy(bytes)),
+        other => format!("{other:?}"),
+    }
+}
