@@ -14,31 +14,31 @@ pub(crate) struct Proof {
 /// How a proof is run.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum How {
-    /// By all tests in whose path a module or a function begins like this.
-    Tests(&'static str),
+    /// By all tests in whose path a module or a function begins like one of these.
+    Tests(&'static [&'static str]),
     /// By the whole suite under cruel settings.
     CruelSettings,
 }
 
 /// All proofs.
 pub(crate) const PROOFS: [Proof; 13] = [
-    tests("R1", "simulation: everything goes wrong", "r1_"),
-    tests("R2", "power cuts", "r2_"),
-    tests("R3", "I/O calls fail, once and for good", "r3_"),
-    tests("R4", "kill -9 of processes under load", "r4_"),
-    tests("R6", "zombies: stopped past their locks", "r6_"),
-    tests("R7", "fencing table: every kind of token", "tokens"),
-    tests("R8", "clocks a day apart that jump", "r8_"),
-    tests("R9", "full disks", "r9_"),
-    tests("R10", "damaged rows", "damage_sweep"),
-    tests("R12", "each provider against the in-memory one", "r12_"),
-    tests("R13", "random programs against a model", "r13_"),
+    tests("R1", "simulation: everything goes wrong", &["r1_"]),
+    tests("R2", "power cuts", &["r2_"]),
+    tests("R3", "I/O calls fail, once and for good", &["r3_"]),
+    tests("R4", "kill -9 of processes under load", &["r4_"]),
+    tests("R6", "zombies: stopped past their locks", &["r6_"]),
+    tests("R7", "fencing table: every kind of token", &["tokens"]),
+    tests("R8", "clocks a day apart that jump", &["r8_", "clock_jumps"]),
+    tests("R9", "full disks", &["r9_"]),
+    tests("R10", "damaged rows", &["r10_", "damage_sweep"]),
+    tests("R12", "each provider against the in-memory one", &["r12_"]),
+    tests("R13", "random programs against a model", &["r13_"]),
     Proof { id: "R14", what: "the suite under cruel settings", how: How::CruelSettings },
-    tests("R15", "planted bugs", "r15_"),
+    tests("R15", "planted bugs", &["r15_"]),
 ];
 
-const fn tests(id: &'static str, what: &'static str, prefix: &'static str) -> Proof {
-    Proof { id, what, how: How::Tests(prefix) }
+const fn tests(id: &'static str, what: &'static str, prefixes: &'static [&'static str]) -> Proof {
+    Proof { id, what, how: How::Tests(prefixes) }
 }
 
 /// The packages in which the tests of proofs are, each with one test binary `it`.
@@ -50,11 +50,17 @@ pub(crate) const PACKAGES: [&str; 5] = [
     "everturn-planted-bugs",
 ];
 
+/// The packages whose tests know cruel settings.
+pub(crate) const CRUELLY_TESTED: [&str; 5] =
+    ["everturn", "everturn-provider", "everturn-sqlite", "everturn-simulation", "everturn-crash-tests"];
+
 impl Proof {
     /// Whether this test is part of the proof.
     pub(crate) fn has(&self, test: &str) -> bool {
         match self.how {
-            How::Tests(prefix) => test.split("::").any(|part| part.starts_with(prefix)),
+            How::Tests(prefixes) => {
+                test.split("::").any(|part| prefixes.iter().any(|prefix| part.starts_with(prefix)))
+            }
             How::CruelSettings => false,
         }
     }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::catalogue::{How, PROOFS, Proof};
+use crate::catalogue::{CRUELLY_TESTED, How, PROOFS, Proof};
 use crate::command_line::Order;
 use crate::progress::Progress;
 use crate::record::{self, Run, Test};
@@ -123,9 +123,8 @@ impl Session {
             How::Tests(_) => self.commands_of(|test| proof.has(test)),
             How::CruelSettings => {
                 let mut suite = cargo(&self.root);
-                suite
-                    .args(["test", "--workspace", "--test", "it", "--locked", "--no-fail-fast"])
-                    .env("EVERTURN_CRUEL", "1");
+                suite.args(["test", "--test", "it", "--locked", "--no-fail-fast"]).env("EVERTURN_CRUEL", "1");
+                suite.args(CRUELLY_TESTED.iter().flat_map(|package| ["--package", package]));
                 vec![suite]
             }
         }

@@ -15,6 +15,8 @@ pub(crate) const NODES: usize = 3;
 const ROOTS: u64 = 20;
 /// How often something that kills its node is tried.
 pub(crate) const POISONOUS_ATTEMPTS: u32 = 10;
+/// How long locks last under cruel settings.
+const CRUEL_LOCK_MS: u64 = 200;
 /// A day, in milliseconds.
 const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
 
@@ -130,6 +132,16 @@ impl Plan {
         // Batches are lost where the disk fails.
         plan.weather.rates.remove(&Fault::LostBatch);
         plan
+    }
+
+    /// The same under settings that nobody would choose: nothing stays in memory, and locks are short.
+    #[must_use]
+    pub fn cruelly(mut self) -> Self {
+        for node in &mut self.nodes {
+            node.warm_instances_max = 0;
+            node.lock_ms = CRUEL_LOCK_MS;
+        }
+        self
     }
 }
 

@@ -83,3 +83,41 @@ impl Sessions {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use everturn::providers::Clock as _;
+    use tokio::time::{Instant, advance};
+
+    use super::*;
+    use crate::chance::Chance;
+
+    const LEASE: Duration = Duration::from_secs(1);
+
+    fn now(clock: &SimClock) -> Moment {
+        Moment { now_ms: clock.wall_ms(), monotonic: clock.monotonic(), jumps: clock.jumps() }
+    }
+
+    fn fetched(sessions: &mut Sessions, owner: &str, clock: &SimClock) -> Option<String> {
+        let config = SessionFetchConfig { owner_id: owner.to_owned(), lock_timeout: LEASE };
+        sessions.fetched("s", &config, now(clock), clock, true)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_session_that_goes_to_another_owner_while_its_lease_lives_is_noticed() {
+        let clock = SimClock::new(Instant::now(), 0, Chance::new(1));
+        let mut sessions = Sessions::default();
+        assert_eq!(fetched(&mut sessions, "one", &clock), None);
+        assert_eq!(fetched(&mut sessions, "one", &clock), None);
+        advance(LEASE / 2).await;
+        let renewal =
+            Renewal { owner_ids: &["one"], extend_for: LEASE, idle_timeout: LEASE, called: now(&clock) };
+        sessions.renewed(&renewal, now(&clock), &clock);
+        advance(LEASE * 3 / 4).await;
+        assert!(fetched(&mut sessions, "two", &clock).is_some(), "it was renewed");
+        advance(LEASE).await;
+        assert_eq!(fetched(&mut sessions, "one", &clock), None, "nobody renewed it");
+        clock.jump(1_000);
+        assert_eq!(fetched(&mut sessions, "two", &clock), None, "by the wall clock it has ended");
+    }
+}

@@ -9,6 +9,7 @@ use std::time::Duration;
 use everturn::providers::{Clock, SystemClock, TagFilter};
 use everturn::runtime::{Runtime, ShadowReplay};
 use everturn::{Client, OrchestrationStatus, RuntimeOptions};
+use everturn_proof::is_cruel;
 use everturn_sqlite::{SqliteOptions, SqliteProvider, Synchronous};
 use rusqlite::{Connection, OpenFlags};
 use tokio::task::JoinSet;
@@ -79,7 +80,7 @@ pub struct Setup {
 impl Setup {
     /// A set-up by chance.
     pub fn draw(chance: &mut Chance) -> Self {
-        Self {
+        let drawn = Self {
             nodes: [1, 1, 1, 2, 3][chance.index(5)],
             synchronous: Synchronous::Full,
             batch_operations_max: if chance.percent(30) { 1 } else { 512 },
@@ -89,7 +90,14 @@ impl Setup {
             max_attempts: u32::MAX,
             threads: false,
             checkpoint_every_ms: [0, 5, 20][chance.index(3)],
-        }
+        };
+        if is_cruel() { drawn.cruelly() } else { drawn }
+    }
+
+    /// The same under settings that nobody would choose.
+    fn cruelly(self) -> Self {
+        let lock_timeout = Duration::from_millis(200);
+        Self { batch_operations_max: 1, warm_instances_max: 0, lock_timeout, ..self }
     }
 }
 

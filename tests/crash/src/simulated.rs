@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use async_trait::async_trait;
 use everturn::providers::{Clock, LockKind, Provider, ProviderError};
+use everturn_proof::is_cruel;
 use everturn_simulation::{Chance, Fault, Opened, Plan, Standing, Store};
 use everturn_sqlite::{SqliteOptions, SqliteProvider, Synchronous};
 use rusqlite::{Connection, OpenFlags, OptionalExtension};
@@ -38,7 +39,8 @@ fn found_with(clock: Arc<dyn Clock>, plan: &Plan, synchronous: Synchronous) -> A
     let vfs = Vfs::register(Arc::clone(&disk), chance.next_u64());
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("world.db");
-    let batch_operations_max = chance.pick([1, 3, 512, 512]);
+    let drawn = chance.pick([1, 3, 512, 512]);
+    let batch_operations_max = if is_cruel() { 1 } else { drawn };
     Arc::new(SimulatedStore {
         look: Mutex::default(),
         vfs,

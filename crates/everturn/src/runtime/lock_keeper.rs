@@ -92,7 +92,7 @@ struct HeldLock {
     /// When the lock has run out by our own clock, if no renewal succeeds.
     ends_at: Instant,
     lost: CancellationToken,
-    ran_out: Arc<AtomicBool>,
+    given_up: Arc<AtomicBool>,
 }
 
 /// A lock that is kept alive until this is dropped.
@@ -100,7 +100,7 @@ pub(crate) struct LockGuard {
     id: u64,
     keeper: LockKeeper,
     lost: CancellationToken,
-    ran_out: Arc<AtomicBool>,
+    given_up: Arc<AtomicBool>,
 }
 
 impl LockGuard {
@@ -109,9 +109,9 @@ impl LockGuard {
         self.lost.cancelled().await;
     }
 
-    /// Whether the lock is lost only because no answer came in time: the store may still think it is held.
-    pub(crate) fn has_run_out(&self) -> bool {
-        self.ran_out.load(Ordering::SeqCst)
+    /// Whether the lock is lost only because it could not be renewed: the store may still think it is held.
+    pub(crate) fn is_given_up(&self) -> bool {
+        self.given_up.load(Ordering::SeqCst)
     }
 
     /// Has the lock renewed at once, to learn whether it is still there.
@@ -142,7 +142,7 @@ impl LockKeeper {
         let id = locks.next_id;
         locks.next_id += 1;
         locks.due.insert((due_at, id));
-        let ran_out = Arc::new(AtomicBool::new(false));
+        let given_up = Arc::new(AtomicBool::new(false));
         let held = HeldLock {
             token,
             terms,
@@ -150,7 +150,7 @@ impl LockKeeper {
             due_at,
             ends_at: after(now, terms.timeout),
             lost: lost.clone(),
-            ran_out: Arc::clone(&ran_out),
+            given_up: Arc::clone(&given_up),
         };
         locks.by_id.insert(id, held);
         let wake = locks.asleep_until.is_none_or(|until| due_at < until);
@@ -161,7 +161,7 @@ impl LockKeeper {
         if wake {
             self.0.earlier.notify_one();
         }
-        LockGuard { id, keeper: self.clone(), lost, ran_out }
+        LockGuard { id, keeper: self.clone(), lost, given_up }
     }
 
     /// Renews what is due, for ever.
@@ -219,7 +219,7 @@ impl Locks {
             self.due.remove(&(due_at, id));
             let Some(held) = self.by_id.get_mut(&id) else { continue };
             if held.under_way {
-                self.run_out(id);
+                self.give_up(id, "no renewal succeeded in time");
                 continue;
             }
             held.under_way = true;
@@ -259,25 +259,29 @@ impl Locks {
                 let due_at = after(sent_at, renewal_interval(held.terms.timeout, held.terms.buffer));
                 self.set_due(id, due_at);
             }
-            Err(error) if error.is_retryable() && !planted(Bug::RenewalErrorIsLoss) => {
+            Err(error) if error.is_lock_lost() || planted(Bug::RenewalErrorIsLoss) => {
+                self.lose(id, &error.to_string());
+            }
+            Err(error) if error.is_retryable() => {
                 let retry_at = Instant::now() + RETRY_DELAY;
                 if retry_at < held.ends_at {
                     tracing::debug!(target: "everturn::runtime::worker", lock_token = %held.token, %error,
                         "lock renewal failed for now and is tried again");
                     self.set_due(id, retry_at);
                 } else {
-                    self.run_out(id);
+                    self.give_up(id, "no renewal succeeded in time");
                 }
             }
-            Err(error) => self.lose(id, &error.to_string()),
+            Err(error) => self.give_up(id, &error.to_string()),
         }
     }
 
-    fn run_out(&mut self, id: u64) {
+    /// The lock could not be kept, but nobody said that it is another's.
+    fn give_up(&mut self, id: u64, why: &str) {
         if let Some(held) = self.by_id.get(&id) {
-            held.ran_out.store(true, Ordering::SeqCst);
+            held.given_up.store(true, Ordering::SeqCst);
         }
-        self.lose(id, "no renewal succeeded in time");
+        self.lose(id, why);
     }
 
     fn lose(&mut self, id: u64, why: &str) {

@@ -18,6 +18,7 @@ on_every_store_in_paused_time!(
     an_activity_longer_than_its_lock_is_done_once,
     a_transient_renewal_error_cancels_nothing,
     a_refused_renewal_cancels_the_activity,
+    an_activity_whose_lock_could_not_be_renewed_runs_again,
     locks_are_renewed_during_shutdown_until_the_work_is_stored,
     a_lease_is_renewed_while_its_session_is_active,
     errors_of_the_session_manager_hurt_nobody,
@@ -140,7 +141,7 @@ async fn a_transient_renewal_error_cancels_nothing(store: Store) {
 async fn a_refused_renewal_cancels_the_activity(store: Store) {
     let work = Work::default();
     let refusing = TamperingStore::new(store.provider(), |operation| {
-        (operation == "renew_locks").then(|| ProviderError::permanent("renew", "the row is gone"))
+        (operation == "renew_locks").then(|| ProviderError::lock_lost("renew", "the row is gone"))
     });
     let node = NodeUnderTest::start(refusing, work.activities(), orchestrations(), short_locks()).await;
     node.client.start_orchestration("i", "Calls", "").await.unwrap();
@@ -150,6 +151,21 @@ async fn a_refused_renewal_cancels_the_activity(store: Store) {
     })
     .await;
     assert_eq!(node.runtime.metrics_snapshot().unwrap().activity_success, 0);
+    node.runtime.shutdown(None).await;
+}
+
+/// The store refuses, but does not say that the lock is another's: the row must not go with the activity.
+async fn an_activity_whose_lock_could_not_be_renewed_runs_again(store: Store) {
+    let work = Work::default();
+    let refusals = AtomicUsize::new(0);
+    let refusing = TamperingStore::new(store.provider(), move |operation| {
+        let is_first = operation == "renew_locks" && refusals.fetch_add(1, Ordering::SeqCst) == 0;
+        is_first.then(|| ProviderError::permanent("renew", "no"))
+    });
+    let node = NodeUnderTest::start(refusing, work.activities(), orchestrations(), short_locks()).await;
+    node.client.start_orchestration("i", "Calls", "").await.unwrap();
+    node.output_of("i").await;
+    assert_eq!(work.counts().1, 1, "it was cancelled once");
     node.runtime.shutdown(None).await;
 }
 

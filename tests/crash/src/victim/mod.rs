@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use everturn::RuntimeOptions;
 use everturn::runtime::Runtime;
+use everturn_proof::is_cruel;
 use everturn_sqlite::{SqliteOptions, SqliteProvider};
 
 use crate::ledger::{Fact, Ledger};
@@ -34,21 +35,26 @@ pub fn tell(fact: &Fact) {
 }
 
 async fn open(database: &str) -> Arc<SqliteProvider> {
-    let options = SqliteOptions::default();
+    let usual = SqliteOptions::default();
+    let batch_operations_max = if is_cruel() { 1 } else { usual.batch_operations_max };
+    let options = SqliteOptions { batch_operations_max, ..usual };
     Arc::new(SqliteProvider::new(&format!("sqlite:{database}"), Some(options)).await.unwrap())
 }
 
 /// Starts a runtime: one of `share.1` on this file, with the number `share.0`.
 async fn start(provider: &Arc<SqliteProvider>, ledger: &Arc<Ledger>, share: (usize, usize)) -> Arc<Runtime> {
     let filter = tag_filter(share.0, share.1);
+    let usual = RuntimeOptions::default();
+    let lock = if is_cruel() { LOCK / 2 } else { LOCK };
     let options = RuntimeOptions {
-        orchestrator_lock_timeout: LOCK,
-        worker_lock_timeout: LOCK,
-        session_lock_timeout: LOCK,
+        orchestrator_lock_timeout: lock,
+        worker_lock_timeout: lock,
+        session_lock_timeout: lock,
+        warm_instances_max: if is_cruel() { 0 } else { usual.warm_instances_max },
         worker_tag_filter: filter.clone(),
         session_idle_timeout: Duration::from_secs(3_600),
         max_attempts: u32::MAX,
-        ..RuntimeOptions::default()
+        ..usual
     };
     let store = Arc::new(WatchedStore::new(provider.clone(), Arc::clone(ledger)));
     Runtime::start_with_options(store, activities(ledger, filter), orchestrations(), options).await

@@ -99,7 +99,7 @@ impl Slot {
         drop(running);
         match ended {
             Ended::With(result) => self.store_outcome(&item, result, began).await,
-            Ended::Withdrawn if lock.has_run_out() && !planted(Bug::RunOutAcked) => {
+            Ended::Withdrawn if lock.is_given_up() && !planted(Bug::RunOutAcked) => {
                 // Nobody said that the activity is unwanted. If the lock holds after all, its row must not go.
                 report::cancelled(self, &item, began.elapsed());
                 self.abandon(&item.token, Some(SHORT_DELAY), false).await;
