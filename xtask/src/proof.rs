@@ -22,7 +22,7 @@ pub(crate) fn run(order: &Order) -> Result<bool, String> {
         .filter(|proof| order.only.is_empty() || order.only.iter().any(|id| id == proof.id))
         .collect();
     // Before the proofs, so that a run of hours does not end with it.
-    let mut runs = record::read(&root)?;
+    record::read(&root)?;
     let (commit, is_clean) = state_of(&root)?;
     let mut session = Session { binaries: build(&root)?, root, progress: Progress::new(), tests: Vec::new() };
     for proof in &proofs {
@@ -40,6 +40,8 @@ pub(crate) fn run(order: &Order) -> Result<bool, String> {
     if order.long_minutes.is_some() {
         let minutes = (progress.elapsed().as_secs() + 30) / 60;
         let processors = std::thread::available_parallelism().map_or(1, |count| count.get() as u64);
+        // Another run may have ended meanwhile.
+        let mut runs = record::read(&root)?;
         runs.push(Run { date: date::today(), commit, is_clean, minutes, seed, processors, tests });
         record::write(&root, &runs)?;
         page::write(&root, &runs)?;

@@ -582,7 +582,7 @@ impl Provider for StormyStore {
     async fn renew_locks(&self, renewals: &[LockRenewal]) -> Vec<Result<(), ProviderError>> {
         const NAME: &str = "renew_locks";
         let failed = |error: ProviderError| renewals.iter().map(|_| Err(error.clone())).collect();
-        let fault = match self.before(Call::Renewal, NAME, "").await {
+        let fault = match self.before(Call::Write, NAME, "").await {
             Ok(fault) => fault,
             Err(error) => return failed(error),
         };

@@ -93,8 +93,6 @@ pub(crate) enum Call {
     Read,
     /// It changes something.
     Write,
-    /// It changes something, and a refusal says that a lock is lost.
-    Renewal,
     /// It changes something, and could be under way for a while.
     Sent,
     /// So does this, and what it brings is brought again if it is refused.
