@@ -24,6 +24,9 @@ pub(crate) fn is_due(node: &Node) -> bool {
     }
 }
 
+/// The engine itself panicked in a replay: code that panics is an outcome like any other.
+struct Panicked;
+
 /// What a warm turn was given.
 pub(crate) struct WarmTurn {
     execution_id: u64,
@@ -53,14 +56,17 @@ impl WarmTurn {
                 return None;
             }
         };
-        let cold = self.replay(claim, history)?;
-        let difference = difference(&warm.history_delta, &cold.history_delta)?;
+        let difference = match self.replay(claim, history)? {
+            Ok(cold) => difference(&warm.history_delta, &cold.history_delta)?,
+            Err(Panicked) => "the replay panicked".to_owned(),
+        };
         Some(ErrorDetails::nondeterminism(format!(
             "a turn taken in memory differs from its replay: {difference}"
         )))
     }
 
-    fn replay(self, claim: &Claim<'_>, history: Vec<Event>) -> Option<Turn> {
+    /// The turn as it is replayed; `None` if its code is not here any more.
+    fn replay(self, claim: &Claim<'_>, history: Vec<Event>) -> Option<Result<Turn, Panicked>> {
         let node = claim.node;
         let StartFacts { name, version, .. } = &*self.facts;
         let (_, handler) = unregistered::resolve(&node.orchestrations, name, Some(version))?;
@@ -73,10 +79,9 @@ impl WarmTurn {
         let payload_bytes_max = node.store.payload_bytes_max();
         let mut execution =
             Execution::replay(handler, identity, history, self.kv_at_start, payload_bytes_max);
-        let turn =
-            catch_unwind(AssertUnwindSafe(|| execution.take_turn(self.messages, &NodeTime(node)))).ok();
+        let turn = catch_unwind(AssertUnwindSafe(|| execution.take_turn(self.messages, &NodeTime(node))));
         node.graveyard.bury(Box::new(execution));
-        turn
+        Some(turn.map_err(|_| Panicked))
     }
 }
 
