@@ -51,10 +51,15 @@ pub(crate) const PACKAGES: [&str; 5] = [
 ];
 
 /// The packages whose tests know cruel settings.
-pub(crate) const CRUELLY_TESTED: [&str; 5] =
-    ["everturn", "everturn-provider", "everturn-sqlite", "everturn-simulation", "everturn-crash-tests"];
+pub(crate) const CRUELLY_TESTED: [&str; 4] =
+    ["everturn", "everturn-sqlite", "everturn-simulation", "everturn-crash-tests"];
 
 impl Proof {
+    /// Whether there is nothing in it of which one could run more.
+    pub(crate) fn is_run_once(&self) -> bool {
+        self.how == How::CruelSettings || self.id == "R15"
+    }
+
     /// Whether this test is part of the proof.
     pub(crate) fn has(&self, test: &str) -> bool {
         match self.how {
@@ -68,7 +73,17 @@ impl Proof {
 
 #[cfg(test)]
 mod tests {
-    use super::PROOFS;
+    use super::{CRUELLY_TESTED, PROOFS};
+
+    #[test]
+    fn the_test_script_runs_the_same_packages_under_cruel_settings() {
+        let script =
+            std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../scripts/test")).unwrap();
+        let (_, cruel) = script.split_once("EVERTURN_CRUEL=1 cargo test ").unwrap();
+        let words: Vec<&str> = cruel.split_whitespace().take_while(|word| *word != "--test").collect();
+        let packages: Vec<&str> = words.iter().copied().filter(|word| word.starts_with("everturn")).collect();
+        assert_eq!(packages, CRUELLY_TESTED);
+    }
 
     #[test]
     fn a_test_belongs_to_the_proof_it_is_named_for() {

@@ -16,6 +16,7 @@ const INTRODUCTION: &str = "\
 
 What the proofs of [GUARANTEES.md](../GUARANTEES.md) have been put through. `cargo xtask proof --long MINUTES` runs them
 and writes this page from [reliability.json](reliability.json), the record of all long runs; nobody edits it by hand.
+Minutes are those of each run: runs may have gone side by side on the same processors.
 ";
 
 pub(crate) fn write(root: &Path, runs: &[Run]) -> Result<(), String> {

@@ -73,6 +73,8 @@ bugs! {
     OutcomeUnchecked = "outcome-unchecked",
     /// SQLite: a message that makes an instance ready wakes nobody.
     LostWakeUp = "lost-wake-up",
+    /// SQLite: the log stays as long as it is when the disk is full.
+    NoRoomMade = "no-room-made",
     /// SQLite: an instance that cannot be handed out counts as a store that fails.
     DamageBlocksOthers = "damage-blocks-others",
 }

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::counts::{Counts, FINISHED, INSTANCES};
-use crate::cruel::many;
+use crate::cruel::{is_cruel, many};
 use crate::failure::Failure;
 use crate::report::{Report, State};
 
@@ -130,8 +130,9 @@ impl Proof {
     /// The command that runs one seed again.
     fn command(&self, seed: u64) -> String {
         let Self { package, test, .. } = self;
+        let cruel = if is_cruel() { "EVERTURN_CRUEL=1 " } else { "" };
         format!(
-            "EVERTURN_PROOF_SEED={seed} EVERTURN_PROOF_CASES=1 cargo test -p {package} --test it {test} -- --nocapture"
+            "{cruel}EVERTURN_PROOF_SEED={seed} EVERTURN_PROOF_CASES=1 cargo test -p {package} --test it {test} -- --nocapture"
         )
     }
 }
@@ -223,3 +224,6 @@ fn number(variable: &str) -> Option<u64> {
         Err(_) => panic!("{variable} is not a number: {text}"),
     }
 }
+
+#[cfg(test)]
+mod tests;

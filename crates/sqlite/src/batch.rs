@@ -231,14 +231,15 @@ impl Writer {
     pub(crate) fn finish(&mut self, batch: Batch) {
         let Batch { mut done, assigned, late, no_turn, no_work, effects, look_again, operations, .. } = batch;
         let renewed = late.renewed(&effects.held);
+        // A lock that had ended when somebody looked, and was renewed by a call from before its end, is held.
+        for token in &effects.ended {
+            self.own_locks.end(token);
+        }
         for (token, at, lock_ms) in effects.held {
             self.own_locks.hold(token, at, lock_ms);
         }
         for token in &effects.released {
             self.own_locks.release(token);
-        }
-        for token in &effects.ended {
-            self.own_locks.end(token);
         }
         for operation in &done {
             // The callback is the runtime's; what goes wrong in it is not the store's.

@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 #[test]
 fn killed_orders_go_on_and_nothing_is_recorded_twice() {
     let seed = seed();
-    println!("seed {seed} (set EVERTURN_TEST_SEED to repeat it)");
+    println!("seed {seed} (set EVERTURN_PROOF_SEED to repeat it)");
     let undisturbed = undisturbed_run();
     println!("an undisturbed run takes {undisturbed:?}");
 
@@ -186,8 +186,8 @@ fn now_ms() -> u64 {
 }
 
 fn seed() -> u64 {
-    match std::env::var("EVERTURN_TEST_SEED") {
-        Ok(text) => text.parse().expect("EVERTURN_TEST_SEED is a number"),
+    match std::env::var("EVERTURN_PROOF_SEED") {
+        Ok(text) => text.parse().expect("EVERTURN_PROOF_SEED is a number"),
         Err(_) => DEFAULT_SEED,
     }
 }

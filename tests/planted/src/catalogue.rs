@@ -68,6 +68,16 @@ const ZOMBIES: Proof = Proof {
     tests: "r6_whoever_was_stopped_past_its_locks_cannot_commit",
     cases: 8,
 };
+const KILLS: Proof = Proof {
+    id: "R4",
+    package: CRASH,
+    tests: "r4_nothing_is_lost_or_recorded_twice_when_processes_are_killed",
+    cases: 300,
+};
+const LITTLE_ROOM: Proof =
+    Proof { id: "R9", package: CRASH, tests: "r9_a_little_room_is_enough_to_go_on", cases: 6 };
+const STORMS_ON_SQLITE: Proof =
+    Proof { id: "R1", package: CRASH, tests: "r1_no_promise_breaks_in_any_storm_on_sqlite", cases: 60 };
 const FENCING: Proof = Proof { id: "R7", package: SQLITE, tests: "in_batches::tokens::", cases: 1 };
 const CLOCK_JUMPS: Proof = Proof { id: "G4", package: SQLITE, tests: "clock_jumps::", cases: 1 };
 const WAKING: Proof = Proof { id: "G5", package: SQLITE, tests: "waking::", cases: 1 };
@@ -81,7 +91,7 @@ const fn planted(bug: Bug, breaks: &'static str, proof: Proof, says: &'static [&
     Planted { bug, breaks, proof, says }
 }
 
-/// All bugs.
+/// All bugs. Some are there twice: for a second proof that ought to see them.
 pub const CATALOGUE: &[Planted] = &[
     planted(Bug::TimerEarly, "G6: no timer is early", CLOCKS, &["G6: timer"]),
     planted(Bug::UnreadDropped, "G1: no accepted message is lost", PROGRAMS, &["has not ended"]),
@@ -129,6 +139,16 @@ pub const CATALOGUE: &[Planted] = &[
     ),
     planted(Bug::OutcomeUnchecked, "G4: only the holder commits", ZOMBIES, &["accepted late: activity"]),
     planted(Bug::LostWakeUp, "G5: whoever waits is woken", WAKING, &["woke nobody"]),
+    planted(Bug::NoRoomMade, "G5: work goes on after a full disk", LITTLE_ROOM, &["Stuck("]),
+    planted(Bug::SplitCommit, "G2: a turn is committed whole", KILLS, &["is in 0 places"]),
+    planted(Bug::NoExpiryCheck, "G4: no ended lock commits", STORMS_ON_SQLITE, &["G4: "]),
+    planted(
+        Bug::LostBatchAnswered,
+        "G1: Ok is a promise",
+        STORMS_ON_SQLITE,
+        &["G1: ", "G2: ", "has not ended"],
+    ),
+    planted(Bug::StaleWarmCache, "G3: memory is what is stored", STORMS_ON_SQLITE, &[ENDS_OTHERWISE]),
     planted(
         Bug::DamageBlocksOthers,
         "G7: damage stops its own instance only",

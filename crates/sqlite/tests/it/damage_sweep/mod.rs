@@ -81,9 +81,6 @@ async fn case(column: &Column, when: When, change: &Change) -> (Applied, Outcome
         );
         assert!(!ward.is_stuck(), "the instance can neither go on nor end: {:?}", ward.noticed);
     }
-    if std::env::var_os("EVERTURN_DAMAGE_VERBOSE").is_some() {
-        println!("CASE {}.{} {when:?} {applied:?} {outcome:?} {:?}", column.table, column.name, ward.noticed);
-    }
     (applied, outcome)
 }
 
