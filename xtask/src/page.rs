@@ -57,7 +57,8 @@ fn totals(page: &mut String, runs: &[Run]) {
             cases.add("tests passed", passed);
         }
         let last = tests_of(runs, proof).last();
-        let last = last.map_or("never".to_owned(), |(run, _)| format!("{}, {}", run.date, commit(run)));
+        let unrecorded = if proof.is_run_once() { "with every submission" } else { "never" };
+        let last = last.map_or(unrecorded.to_owned(), |(run, _)| format!("{}, {}", run.date, commit(run)));
         let failed = tests_of(runs, proof).filter(|(_, test)| !test.failures.is_empty()).last();
         let failed = failed.map_or("never".to_owned(), |(run, _)| format!("{}, {}", run.date, commit(run)));
         let _ = writeln!(page, "| {} | {} | {} | {last} | {failed} |", proof.id, proof.what, grouped(&cases));

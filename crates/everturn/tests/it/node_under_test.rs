@@ -17,38 +17,37 @@ pub(crate) fn memory() -> Arc<MemoryProvider> {
     Arc::new(MemoryProvider::new())
 }
 
-/// How long before its end a lock of 200 ms is renewed.
+/// The shortest lock there may be.
+const CRUEL_LOCK: Duration = Duration::from_millis(200);
+/// How long before its end it is renewed.
 const CRUEL_BUFFER: Duration = Duration::from_millis(100);
 
-/// What a test leaves as it is becomes cruel: nothing stays warm, and locks are as short as they may be.
+/// What a test leaves as it is becomes cruel: nothing stays warm, and locks are as short as they may be. Leases of sessions
+/// are no locks.
 fn cruelly(options: RuntimeOptions) -> RuntimeOptions {
     if !is_cruel() {
         return options;
     }
     let usual = RuntimeOptions::default();
-    let lock = |asked: Duration, usual: Duration, cruel_ms| {
-        if asked == usual { Duration::from_millis(cruel_ms) } else { asked }
+    // What a test sets itself is what it is about.
+    let lock = |(asked, buffer), (usual, _)| {
+        if asked == usual { (CRUEL_LOCK, CRUEL_BUFFER) } else { (asked, buffer) }
     };
-    let instances = options.orchestrator_lock_timeout == usual.orchestrator_lock_timeout;
-    let work = options.worker_lock_timeout == usual.worker_lock_timeout;
+    let of_instances = |options: &RuntimeOptions| {
+        (options.orchestrator_lock_timeout, options.orchestrator_lock_renewal_buffer)
+    };
+    let of_work =
+        |options: &RuntimeOptions| (options.worker_lock_timeout, options.worker_lock_renewal_buffer);
+    let (orchestrator_lock_timeout, orchestrator_lock_renewal_buffer) =
+        lock(of_instances(&options), of_instances(&usual));
+    let (worker_lock_timeout, worker_lock_renewal_buffer) = lock(of_work(&options), of_work(&usual));
+    let keeps_usual = options.warm_instances_max == usual.warm_instances_max;
     RuntimeOptions {
-        warm_instances_max: if options.warm_instances_max == usual.warm_instances_max {
-            0
-        } else {
-            options.warm_instances_max
-        },
-        orchestrator_lock_timeout: lock(
-            options.orchestrator_lock_timeout,
-            usual.orchestrator_lock_timeout,
-            200,
-        ),
-        orchestrator_lock_renewal_buffer: if instances {
-            CRUEL_BUFFER
-        } else {
-            options.orchestrator_lock_renewal_buffer
-        },
-        worker_lock_timeout: lock(options.worker_lock_timeout, usual.worker_lock_timeout, 200),
-        worker_lock_renewal_buffer: if work { CRUEL_BUFFER } else { options.worker_lock_renewal_buffer },
+        warm_instances_max: if keeps_usual { 0 } else { options.warm_instances_max },
+        orchestrator_lock_timeout,
+        orchestrator_lock_renewal_buffer,
+        worker_lock_timeout,
+        worker_lock_renewal_buffer,
         ..options
     }
 }
