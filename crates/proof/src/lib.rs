@@ -21,9 +21,11 @@ mod cruel;
 mod failure;
 mod proof;
 mod report;
+mod watchdog;
 
 pub use counts::{Counts, FINISHED, INSTANCES};
 pub use cruel::{is_cruel, many};
 pub use failure::Failure;
 pub use proof::Proof;
 pub use report::{Report, State};
+pub use watchdog::watched;

@@ -12,9 +12,12 @@ use crate::counts::{Counts, FINISHED, INSTANCES};
 use crate::cruel::{is_cruel, many};
 use crate::failure::Failure;
 use crate::report::{Report, State};
+use crate::watchdog::Watchdog;
 
 /// A run counts only if so many of a hundred instances finished.
 const FINISHED_PERCENT_MIN: u64 = 95;
+/// How long one case may take, in real time.
+const CASE_TIME_MAX: Duration = Duration::from_secs(300);
 /// How often a proof says how far it is.
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 
@@ -120,11 +123,20 @@ impl Proof {
         );
     }
 
+    fn report(&self, state: State, counts: &Counts) -> Report {
+        Report { id: self.id.to_owned(), test: self.test.to_owned(), state, counts: counts.clone() }
+    }
+
     fn say(&self, state: State, counts: &Counts) {
-        let (id, test) = (self.id.to_owned(), self.test.to_owned());
-        let report = Report { id, test, state, counts: counts.clone() };
+        let report = self.report(state, counts);
         // Past the test runner, which keeps to itself what passing tests print. Nobody may be there to read it.
         drop(writeln!(std::io::stderr().lock(), "{report}"));
+    }
+
+    /// What is said of a seed that hangs: its report, and a line that says so.
+    fn report_of(&self, seed: u64) -> String {
+        let state = State::Broken { seed, command: self.command(seed) };
+        format!("{}\nseed {seed}", self.report(state, &Counts::default()))
     }
 
     /// The command that runs one seed again.
@@ -159,7 +171,10 @@ struct Books {
 impl Run<'_> {
     fn cases<E: Into<Failure>>(&self, case: &impl Fn(u64) -> Result<Counts, E>) {
         while let Some(seed) = self.next_seed() {
-            match catch_unwind(AssertUnwindSafe(|| case(seed))) {
+            let watchdog = Watchdog::of(self.proof.report_of(seed), CASE_TIME_MAX);
+            let done = catch_unwind(AssertUnwindSafe(|| case(seed)));
+            drop(watchdog);
+            match done {
                 Ok(Ok(counts)) => self.books().counts.add_all(&counts),
                 Ok(Err(failure)) => self.failed(seed, failure.into()),
                 Err(panic) => self.failed(seed, format!("it panicked: {}", text_of(panic.as_ref())).into()),

@@ -20,7 +20,9 @@ const RETRY_AFTER: Duration = Duration::from_millis(100);
 /// Checks everything.
 pub(crate) async fn check(scene: &Scene, expectations: &Expectations, told: &Told) {
     let provider = scene.clients_provider();
-    let Some(admin) = provider.as_management_capability() else { return };
+    let Some(admin) = provider.as_management_capability() else {
+        return scene.violated("the histories cannot be read: the store has no management".to_owned());
+    };
     let histories = match read_all(admin).await {
         Ok(histories) => histories,
         Err(error) => {
@@ -42,11 +44,17 @@ pub(crate) async fn check(scene: &Scene, expectations: &Expectations, told: &Tol
         let books = scene.books();
         check_as_committed(&histories, &books.observer.histories, &mut broken);
         check_outcomes_recorded(&histories, &books.observer, &mut broken);
-    }
-    // What a cancelled instance had no use for any more may have been dropped, so nothing is said of those.
-    let is_predicted = |instance: &str| expectations.contains_key(root_of(instance));
-    for promise in told.promises.iter().filter(|promise| is_predicted(promise.instance())) {
-        check_promise(promise, &histories, &mut broken);
+        broken.extend(books.observer.deliveries.lost());
+        // What a cancelled instance had no use for any more may have been dropped, so nothing is said of that.
+        let is_said_of = |promise: &Promise| match promise {
+            Promise::Started { .. } | Promise::Cancelled { .. } => true,
+            Promise::Signalled { .. } | Promise::Enqueued { .. } => {
+                expectations.contains_key(root_of(promise.instance()))
+            }
+        };
+        for promise in told.promises.iter().filter(|promise| is_said_of(promise)) {
+            check_promise(promise, &histories, &books.observer, &mut broken);
+        }
     }
     for (instance, expectation) in expectations {
         check_expectation(scene, instance, expectation, &mut broken).await;
@@ -64,7 +72,9 @@ pub(crate) async fn check(scene: &Scene, expectations: &Expectations, told: &Tol
 /// way what the observer is told of here.
 pub(crate) async fn check_after_power_cut(scene: &Scene) {
     let provider = scene.clients_provider();
-    let Some(admin) = provider.as_management_capability() else { return };
+    let Some(admin) = provider.as_management_capability() else {
+        return scene.violated("after a power cut the histories cannot be read: no management".to_owned());
+    };
     let histories = loop {
         match read_all(admin).await {
             Ok(histories) => break histories,
@@ -132,20 +142,36 @@ fn check_history(what: &str, history: &[Event], is_continued: bool, broken: &mut
     check_completions(what, history, broken);
 }
 
-/// Ids rise by one from 1. Only continuing as new takes an id without an event, also where a cancellation came first.
+/// Ids rise by one from 1. Only continuing as new takes an id without an event, right before its end, also where
+/// a cancellation came first.
 fn check_ids(what: &str, history: &[Event], is_continued: bool, broken: &mut Vec<String>) {
     let is_cancelled =
         history.iter().any(|event| matches!(event.kind, EventKind::OrchestrationCancelRequested { .. }));
     let mut gaps_left = u64::from(is_continued || is_cancelled);
     let mut expected = 1;
-    for Event { event_id, .. } in history {
-        if *event_id == expected + 1 && gaps_left > 0 {
+    for (position, Event { event_id, .. }) in history.iter().enumerate() {
+        let is_gap = *event_id == expected + 1 && gaps_left > 0;
+        if is_gap && history.get(position..).is_some_and(is_end) {
             gaps_left -= 1;
         } else if *event_id != expected {
             return broken.push(format!("{what}: event {event_id} stands where {expected} should"));
         }
         expected = event_id + 1;
     }
+}
+
+/// Whether these events end an execution: what it gave up, and then that it ended.
+fn is_end(events: &[Event]) -> bool {
+    let given_up = |event: &&Event| {
+        matches!(
+            event.kind,
+            EventKind::ActivityCancelRequested { .. }
+                | EventKind::SubOrchestrationCancelRequested { .. }
+                | EventKind::ExternalSubscribedCancelled { .. }
+                | EventKind::QueueSubscriptionCancelled { .. }
+        )
+    };
+    events.iter().find(|event| !given_up(event)).is_some_and(Event::is_terminal)
 }
 
 /// Each schedule is answered at most once, by an answer of its kind; activities are answered or withdrawn.
@@ -236,7 +262,7 @@ fn check_outcomes_recorded(histories: &Histories, observer: &Observer, broken: &
 }
 
 /// What a client was told is done has left its mark.
-fn check_promise(promise: &Promise, histories: &Histories, broken: &mut Vec<String>) {
+fn check_promise(promise: &Promise, histories: &Histories, observer: &Observer, broken: &mut Vec<String>) {
     let recorded = |instance: &str, is_it: &dyn Fn(&EventKind) -> bool| {
         let executions = histories.get(instance);
         executions.is_some_and(|all| all.values().flatten().any(|event| is_it(&event.kind)))
@@ -256,8 +282,11 @@ fn check_promise(promise: &Promise, histories: &Histories, broken: &mut Vec<Stri
             instance,
             &|kind| matches!(kind, EventKind::QueueEventDelivered { name, data } if name == queue && data == sent),
         ),
-        Promise::Cancelled { instance } => {
-            recorded(instance, &|kind| matches!(kind, EventKind::OrchestrationCancelRequested { .. }))
+        Promise::Cancelled { instance, at } => {
+            // Who was about to end without it, or had ended, is not to be cancelled.
+            let came_too_late = observer.last_handed_out.get(instance).is_some_and(|handed| handed <= at);
+            came_too_late
+                || recorded(instance, &|kind| matches!(kind, EventKind::OrchestrationCancelRequested { .. }))
         }
     };
     if !kept {

@@ -14,6 +14,8 @@ const INSTANCES_MIN: u64 = 20;
 const TURNS_MIN: u64 = 200;
 /// Fewest faults that took effect in a seed that counts.
 const FAULTS_MIN: u64 = 10;
+/// Fewest actions of a program in a seed that counts.
+const ACTIONS_MIN: u64 = 12;
 /// So many of a hundred instances must have ended.
 const ENDED_PERCENT_MIN: u64 = 95;
 
@@ -32,14 +34,18 @@ pub struct Counts {
     pub activity_runs: u64,
     /// How many actions the programs had.
     pub actions: u64,
+    /// How many the shortest of those had that clients started.
+    pub actions_min: u64,
+    /// How many turns were begun and committed in one batch, as far as the store can tell.
+    pub turns_in_one_batch: u64,
     /// How many faults of each kind took effect.
     pub faults: BTreeMap<Fault, u64>,
 }
 
 impl Counts {
-    /// How many faults took effect.
+    /// How many faults took effect, those apart that do not count.
     pub fn faults_in_all(&self) -> u64 {
-        self.faults.values().sum()
+        self.faults.iter().filter(|(fault, _)| fault.counts()).map(|(_, count)| count).sum()
     }
 
     /// What one seed has too little of to count.
@@ -48,6 +54,7 @@ impl Counts {
             ("nodes", self.nodes, NODES_MIN),
             ("instances", self.instances, INSTANCES_MIN),
             ("turns", self.turns, TURNS_MIN),
+            ("actions in the shortest program", self.actions_min, ACTIONS_MIN),
             ("faults that took effect", self.faults_in_all(), FAULTS_MIN),
         ];
         let mut short: Vec<String> = least
@@ -71,6 +78,7 @@ impl Counts {
         counts.add("turns", self.turns);
         counts.add("activity runs", self.activity_runs);
         counts.add("actions", self.actions);
+        counts.add("turns in one batch", self.turns_in_one_batch);
         counts.add("faults that took effect", self.faults_in_all());
         for (fault, count) in &self.faults {
             counts.add(&format!("{fault:?}"), *count);

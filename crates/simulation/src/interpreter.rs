@@ -1,5 +1,6 @@
 //! The orchestration that runs any program.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use everturn::{BackoffStrategy, Either2, OrchestrationContext, RetryPolicy};
@@ -10,12 +11,12 @@ use crate::program::{Action, Ending, Program, Racer, Step};
 
 /// A timer that never wins: longer than all jumps of a run's clocks together.
 pub(crate) const FAR: Duration = Duration::from_secs(400 * 24 * 60 * 60);
-/// The longest timer that is not far.
-pub(crate) const NEAR_MAX: Duration = Duration::from_secs(5);
 /// How long losers are raced against.
 const SHORT: Duration = Duration::from_millis(80);
 /// How long an activity may take that never ends.
 const TIME_OUT: Duration = Duration::from_millis(300);
+/// How long a failed activity waits for its next attempt.
+const BACKOFF: Duration = Duration::from_millis(20);
 
 /// The input of an execution: a program, and how far earlier executions came.
 #[derive(Debug, Serialize, Deserialize)]
@@ -70,13 +71,33 @@ pub(crate) async fn run(ctx: OrchestrationContext, input: String) -> Result<Stri
     }
 }
 
+/// How long the timers of a program take, those of other programs that it starts apart.
+pub(crate) fn timers_of(program: &Program) -> BTreeSet<Duration> {
+    let mut timers = BTreeSet::new();
+    for Step { action, .. } in &program.steps {
+        match action {
+            Action::Timer { ms } | Action::OpenRace { ms, .. } => timers.extend([Duration::from_millis(*ms)]),
+            Action::RaceWonByActivity => timers.extend([FAR]),
+            Action::RaceLostByActivity | Action::RaceLostBySignal | Action::RaceLostByQueue => {
+                timers.extend([SHORT]);
+            }
+            Action::RaceLostByChild => timers.extend([SHORT, Duration::ZERO]),
+            Action::DropChild => timers.extend([Duration::ZERO]),
+            Action::Retry { .. } => timers.extend([BACKOFF]),
+            Action::TimeOut => timers.extend([TIME_OUT]),
+            _ => {}
+        }
+    }
+    timers
+}
+
 /// One step; what it gave, as text.
 async fn take(ctx: &OrchestrationContext, Step { key, action }: &Step) -> String {
     match action {
         Action::Echo => told(ctx.schedule_activity(names::ECHO, key).await),
         Action::Fail => told(ctx.schedule_activity(names::FAIL, key).await),
         Action::Retry { failures, attempts } => {
-            let backoff = BackoffStrategy::Fixed { delay: Duration::from_millis(20) };
+            let backoff = BackoffStrategy::Fixed { delay: BACKOFF };
             let policy = RetryPolicy::new(*attempts).with_backoff(backoff);
             told(ctx.schedule_activity_with_retry(names::FLAKY, format!("{key} {failures}"), policy).await)
         }

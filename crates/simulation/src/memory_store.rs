@@ -35,7 +35,7 @@ struct MemoryStore {
     luck: Arc<Luck>,
 }
 
-/// Which batches are lost, and what came of it.
+/// Which batches are lost, and what came of all of them.
 #[derive(Debug, Default)]
 struct Luck(Mutex<Losses>);
 
@@ -47,6 +47,7 @@ struct Losses {
     /// Locks that were handed out in lost batches.
     void: Vec<String>,
     effects: Vec<(Fault, String)>,
+    turns_in_one_batch: u64,
 }
 
 impl Luck {
@@ -63,11 +64,17 @@ impl BatchFates for Luck {
         losses.to_come.remove(&number).map_or(BatchFate::Committed, BatchFate::Lost)
     }
 
+    fn committed(&self, whole_turns: usize) {
+        self.losses().turns_in_one_batch += whole_turns as u64;
+    }
+
     fn lost(&self, batch: &LostBatch) {
         let LostBatch { operations, early_tokens } = batch;
         let what = format!("a batch of {operations} calls, {} turns begun", early_tokens.len());
         let mut losses = self.losses();
         losses.effects.push((Fault::LostBatch, what));
+        let turns = early_tokens.iter().map(|token| (Fault::LostTurn, format!("begun under {token}")));
+        losses.effects.extend(turns);
         losses.void.extend(early_tokens.iter().cloned());
     }
 }
@@ -92,6 +99,10 @@ impl Store for MemoryStore {
 
     fn locked_instances(&self) -> Vec<String> {
         self.provider.locked_instances()
+    }
+
+    fn turns_in_one_batch(&self) -> u64 {
+        self.luck.losses().turns_in_one_batch
     }
 
     fn strike(&self, fault: Fault, chance: &mut Chance) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use everturn::RuntimeOptions;
 use everturn::providers::{Clock, Provider, TagFilter};
-use everturn::runtime::{Runtime, ShadowReplay};
+use everturn::runtime::Runtime;
 use tokio::sync::Notify;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -123,7 +123,7 @@ impl Machine {
             worker_tag_filter,
             clock: Arc::clone(&self.clock) as Arc<dyn Clock>,
             warm_instances_max: self.plan.warm_instances_max,
-            shadow_replay: ShadowReplay::Always,
+            shadow_replay: self.plan.shadow_replay,
             ..RuntimeOptions::default()
         }
     }

@@ -1,12 +1,14 @@
 //! Watches every change of the store as it happens, with books of its own, and notes what must not be.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use everturn::providers::{FetchedTurn, LockKind, LockRenewal, SessionFetchConfig, TurnCommit, WorkItem};
 use everturn::{Event, EventKind, INITIAL_EXECUTION_ID};
 
-use crate::interpreter::{FAR, NEAR_MAX, Stage};
+use crate::deliveries::Deliveries;
+use crate::interpreter::{Stage, timers_of};
 use crate::names::{self, Wish};
 use crate::program::{Action, Racer, Step};
 use crate::sessions::Sessions;
@@ -49,6 +51,8 @@ struct Held {
     /// When others take it for ended by the wall clock, if they go by that.
     until_ms: Option<u64>,
     since: Moment,
+    /// The earliest moment in which the store can have handed it out, if its holder stood still meanwhile.
+    handed_out: Duration,
 }
 
 impl Held {
@@ -98,13 +102,25 @@ pub(crate) struct Observer {
     pub(crate) ended: BTreeSet<String>,
     /// When the last of them did, by the monotonic clock.
     pub(crate) last_end: Duration,
+    /// When the turn that ended an instance was handed out: what was stored after that had to come too late.
+    pub(crate) last_handed_out: BTreeMap<String, Duration>,
+    /// What the store said that it has.
+    pub(crate) deliveries: Deliveries,
     /// Outcomes of activities that workers committed.
     pub(crate) outcomes: BTreeMap<ActivityKey, WorkItem>,
     /// Outcomes that workers sent, whether or not they were told that they are committed.
     pub(crate) outcomes_sent: BTreeMap<ActivityKey, Vec<WorkItem>>,
     /// Turns that were sent, and nobody knows yet whether they are committed: by their stamp.
     sent: BTreeMap<u64, Sent>,
+    /// The stamps of those that are in the store.
+    landed: BTreeSet<u64>,
+    /// What the store's clock showed from the moment a turn was handed out until it was sent for the first time: by its
+    /// stamp.
+    shown: BTreeMap<u64, Vec<RangeInclusive<u64>>>,
     locks: BTreeMap<String, Held>,
+    /// Renewals that were asked for and not answered, and when: they may come into effect all the same, also when nobody
+    /// waits for them any more.
+    renewals_sent: BTreeMap<String, Duration>,
     pub(crate) sessions: Sessions,
     /// Locks that were given back, and when.
     released: BTreeMap<String, Duration>,
@@ -114,6 +130,8 @@ pub(crate) struct Observer {
     /// When each timer was sent to the store, and when it is due.
     timers: BTreeMap<ActivityKey, (Moment, u64)>,
     dispatched: BTreeSet<ActivityKey>,
+    /// Activities whose rows were removed by their workers.
+    acked: BTreeSet<String>,
     withdrawn: BTreeSet<ActivityKey>,
     flaky_attempts: BTreeMap<String, BTreeSet<u64>>,
 }
@@ -131,7 +149,7 @@ impl Observer {
         &mut self,
         fetched: &FetchedTurn,
         lasts: Duration,
-        at: Moment,
+        (handed_out, at): (Moment, Moment),
         clock: &SimClock,
         standing: Standing,
     ) {
@@ -140,6 +158,10 @@ impl Observer {
         }
         let instance = &fetched.item.instance;
         self.lock(instance.clone(), &fetched.lock_token, lasts, at, clock, standing);
+        if let Some(held) = self.locks.get_mut(&fetched.lock_token) {
+            held.handed_out = handed_out.monotonic;
+        }
+        self.deliveries.handed_out(&fetched.lock_token, &fetched.item.messages);
         for message in &fetched.item.messages {
             let WorkItem::TimerFired { execution_id, id, .. } = message else { continue };
             let key = (instance.clone(), *execution_id, *id);
@@ -156,6 +178,14 @@ impl Observer {
         }
     }
 
+    /// A turn was taken and is to be committed: whatever it decided was decided by now.
+    pub(crate) fn turn_ready(&mut self, commit: &TurnCommit, called: Moment, clock: &SimClock) {
+        if let Some(Held { since, .. }) = self.locks.get(&commit.lock_token) {
+            let shown = clock.shown_between((since.now_ms, since.jumps), (called.now_ms, called.jumps));
+            self.shown.entry(commit.stamp.0).or_insert(shown);
+        }
+    }
+
     /// A turn is on its way into the store.
     pub(crate) fn turn_sent(&mut self, commit: &TurnCommit, called: Moment) {
         let commit = TurnCommit { check_in: None, ..commit.clone() };
@@ -165,6 +195,13 @@ impl Observer {
     /// A turn that was sent will never be in the store.
     pub(crate) fn turn_refused(&mut self, commit: &TurnCommit) {
         self.sent.remove(&commit.stamp.0);
+    }
+
+    /// The store said that a turn is in it.
+    pub(crate) fn turn_answered(&mut self, commit: &TurnCommit) {
+        if !self.landed.contains(&commit.stamp.0) {
+            self.violated(format!("G2: told committed, never landed: {commit:?}"));
+        }
     }
 
     /// A turn that was sent is in the store.
@@ -200,6 +237,9 @@ impl Observer {
         if let Some(story) = &mut self.story {
             story.committed(commit);
         }
+        self.landed.insert(commit.stamp.0);
+        self.deliveries.taken(&commit.lock_token);
+        let shown = self.shown.remove(&commit.stamp.0).unwrap_or_default();
         let Some(held) = self.unlock(&commit.lock_token, "commit_turn", called, at) else {
             return Vec::new();
         };
@@ -218,12 +258,13 @@ impl Observer {
         self.check_whole(&instance, commit);
         let mut errands = Vec::new();
         for event in &commit.history_delta {
-            self.check_timer(&instance, event, held.since, called);
+            self.check_timer(commit, event, &shown, called);
             errands.extend(errands_of(event));
             if let EventKind::OrchestrationCompleted { .. } | EventKind::OrchestrationFailed { .. } =
                 event.kind
             {
                 self.ended.insert(instance.clone());
+                self.last_handed_out.insert(instance.clone(), held.handed_out);
                 self.last_end = at.monotonic;
             }
         }
@@ -247,24 +288,35 @@ impl Observer {
         }
     }
 
-    /// Fire times go by the store's clock, whatever the clock of the node says.
-    fn check_timer(&mut self, instance: &str, event: &Event, fetched: Moment, called: Moment) {
+    /// Fire times go by the store's clock, whatever the clock of the node says: it showed, while the turn was taken, the
+    /// time from which some timer of the program is due then.
+    fn check_timer(
+        &mut self,
+        commit: &TurnCommit,
+        event: &Event,
+        shown: &[RangeInclusive<u64>],
+        called: Moment,
+    ) {
         let EventKind::TimerCreated { fire_at_ms } = event.kind else { return };
-        let key = (instance.to_owned(), event.execution_id, event.event_id);
-        // The store may find it due in the moment of the call, and the clock may be set back before the commit.
-        self.timers.insert(key, (called, fire_at_ms));
-        if fetched.jumps != called.jumps {
-            return;
-        }
-        let (near_ms, far_ms) = (NEAR_MAX.as_millis() as u64, FAR.as_millis() as u64);
-        let is_near = (fetched.now_ms..=called.now_ms + near_ms).contains(&fire_at_ms);
-        let is_far = (fetched.now_ms + far_ms..=called.now_ms + far_ms).contains(&fire_at_ms);
-        if !is_near && !is_far {
+        let key = (event.instance_id.clone(), event.execution_id, event.event_id);
+        let first = self.histories.get(&(key.0.clone(), key.1)).unwrap_or(&commit.history_delta).first();
+        let timers = match first.map(|first| &first.kind) {
+            Some(EventKind::OrchestrationStarted { input, .. }) => {
+                Stage::decode(input).map(|stage| timers_of(&stage.program)).unwrap_or_default()
+            }
+            _ => BTreeSet::new(),
+        };
+        let is_asked_for = timers.iter().any(|timer| {
+            let made_ms = fire_at_ms.checked_sub(timer.as_millis() as u64);
+            made_ms.is_some_and(|made_ms| shown.iter().any(|shown| shown.contains(&made_ms)))
+        });
+        if !is_asked_for {
             self.violated(format!(
-                "G6: timer {} of {instance} is due at {fire_at_ms}, but it was made between {} and {}",
-                event.event_id, fetched.now_ms, called.now_ms
+                "G6: timer {key:?} is due at {fire_at_ms}, it was made at {shown:?}, and its program has {timers:?}"
             ));
         }
+        // The store may find it due in the moment of the call, and the clock may be set back before the commit.
+        self.timers.insert(key, (called, fire_at_ms));
     }
 
     /// An activity was handed out.
@@ -283,6 +335,11 @@ impl Observer {
         let key = (instance.clone(), *execution_id, *id);
         self.lock(format!("{key:?}"), token, lasts, at, clock, standing);
         self.check_wanted(&key, "was handed out");
+        if standing != Standing::Void && self.acked.contains(&format!("{key:?}")) {
+            self.violated(format!(
+                "G3: activity {key:?} was handed out after its worker was told it is done"
+            ));
+        }
         // One that was withdrawn after it was handed out, and before its worker heard of it, is gone from the store.
         if standing != Standing::Void && self.withdrawn.contains(&key) {
             self.violated(format!("G2: activity {key:?} was handed out after the turn that withdrew it"));
@@ -332,8 +389,11 @@ impl Observer {
         called: Moment,
         at: Moment,
     ) {
-        self.unlock(token, "ack_work_item", called, at);
+        if let Some(held) = self.unlock(token, "ack_work_item", called, at) {
+            self.acked.insert(held.what);
+        }
         let Some((key, item)) = completion.and_then(|item| Some((key_of(item)?, item))) else { return };
+        self.deliveries.told(item);
         if let Some(earlier) = self.outcomes.insert(key.clone(), item.clone()) {
             self.violated(format!("G3: activity {key:?} has two outcomes: {earlier:?}, then {item:?}"));
         }
@@ -363,8 +423,16 @@ impl Observer {
         self.release(token, at);
     }
 
+    /// Locks are to be renewed.
+    pub(crate) fn renewals_sent(&mut self, renewals: &[LockRenewal], called: Moment) {
+        self.renewals_sent.extend(renewals.iter().map(|renewal| (renewal.token.clone(), called.monotonic)));
+    }
+
     /// Locks were renewed, those that were answered with `true`.
     pub(crate) fn renewed(&mut self, renewals: &[LockRenewal], renewed: &[bool], called: Moment, at: Moment) {
+        for LockRenewal { token, .. } in renewals {
+            self.renewals_sent.remove(token);
+        }
         for (LockRenewal { kind, token, extend_for }, _) in
             renewals.iter().zip(renewed).filter(|(_, renewed)| **renewed)
         {
@@ -409,7 +477,11 @@ impl Observer {
             let left = held.until - at.monotonic;
             self.violated(format!("G4: {what} was handed out though locked for another {left:?}"));
         }
-        if self.locks.insert(token.to_owned(), Held { what, until, until_ms, since: at }).is_some() {
+        if self
+            .locks
+            .insert(token.to_owned(), Held { what, until, until_ms, since: at, handed_out: at.monotonic })
+            .is_some()
+        {
             self.violated(format!("G4: token {token} was handed out twice"));
         }
     }
@@ -440,6 +512,9 @@ impl Observer {
         match self.locks.get(token) {
             None => Some("with an unknown lock".to_owned()),
             Some(held) if held.until <= called.monotonic => {
+                if self.renewals_sent.get(token).is_some_and(|sent| *sent < held.until) {
+                    return None;
+                }
                 let ended = called.monotonic - held.until;
                 Some(format!("on {} with a lock that ended {ended:?} before", held.what))
             }

@@ -25,7 +25,7 @@ pub(crate) enum Promise {
     Started { instance: String },
     Signalled { instance: String, name: String },
     Enqueued { instance: String, queue: String, data: String },
-    Cancelled { instance: String },
+    Cancelled { instance: String, at: Duration },
 }
 
 impl Promise {
@@ -35,7 +35,7 @@ impl Promise {
             Self::Started { instance }
             | Self::Signalled { instance, .. }
             | Self::Enqueued { instance, .. }
-            | Self::Cancelled { instance } => instance,
+            | Self::Cancelled { instance, .. } => instance,
         }
     }
 }
@@ -72,6 +72,11 @@ impl Outside {
         self.told.lock().unwrap_or_else(PoisonError::into_inner).promises.push(promise);
     }
 
+    fn promised_cancel(&self, instance: &str) {
+        let at = self.scene.moment().monotonic;
+        self.promised(Promise::Cancelled { instance: instance.to_owned(), at });
+    }
+
     /// Starts an instance and waits for its end.
     pub(crate) fn drive(&self, root: Root) {
         let (outside, under_way) = (self.clone(), self.scene.begin());
@@ -84,6 +89,7 @@ impl Outside {
             if let Some(cancel_after_ms) = root.cancel_after_ms {
                 sleep(Duration::from_millis(cancel_after_ms)).await;
                 outside.until_done(|| outside.client.cancel_instance(&root.id, names::CANCEL_REASON)).await;
+                outside.promised_cancel(&root.id);
             }
             if outside.one_in(3) {
                 // A start that comes twice starts nothing twice, even when the first has long ended.
@@ -153,7 +159,7 @@ impl Outside {
                 sleep(self.scene.some_ms(0, 500)).await;
                 let cancel = || self.client.cancel_instance(&instance, names::CANCEL_REASON);
                 self.until_done(cancel).await;
-                self.promised(Promise::Cancelled { instance: instance.clone() });
+                self.promised_cancel(&instance);
                 self.again(twice, cancel).await;
             }
         }

@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use everturn::runtime::ShadowReplay;
+
 use crate::chance::Chance;
 use crate::generate::root_program;
 use crate::program::{Action, Ending, Program, Step};
@@ -63,6 +65,9 @@ pub struct NodePlan {
     pub is_named: bool,
     /// How often it tries a turn or an activity. Every crash counts as an attempt.
     pub max_attempts: u32,
+    /// How often it compares a turn that began in memory with its history. That waits for the history to be committed, so
+    /// a turn that began early is not committed with its own beginning.
+    pub shadow_replay: ShadowReplay,
 }
 
 /// An instance that a client starts.
@@ -88,7 +93,15 @@ impl Plan {
     pub fn new(theme: Theme, seed: u64) -> Self {
         let skew_ms_max = if theme == Theme::Clocks { DAY_MS } else { 3_000 };
         let mut chance = Chance::of(seed, "nodes");
-        let nodes = (0..NODES).map(|_| NodePlan::drawn(&mut chance, skew_ms_max)).collect();
+        let mut shadows = Chance::of(seed, "shadows");
+        let nodes = (0..NODES).map(|_| {
+            let shadow_replay = match theme {
+                Theme::Programs => ShadowReplay::Always,
+                Theme::Storms | Theme::Clocks => shadows.pick([ShadowReplay::Off, ShadowReplay::Always]),
+            };
+            NodePlan { shadow_replay, ..NodePlan::drawn(&mut chance, skew_ms_max) }
+        });
+        let nodes = nodes.collect();
         let roots = (0..ROOTS).map(|n| {
             let id = format!("i{n}");
             let mut chance = Chance::of(seed, &id);
@@ -108,6 +121,9 @@ impl Plan {
         plan.weather.rates.clear();
         for node in &mut plan.nodes {
             node.max_attempts = POISONOUS_ATTEMPTS;
+            // A death counts as an attempt of everything the node has in hand. With more than one turn at a time a
+            // bystander can be in hand at every death, and is given up as well: that is the contract.
+            node.orchestrations = 1;
         }
         if let Some(root) = plan.roots.first_mut() {
             let action = if seed.is_multiple_of(2) { Action::DeadlyActivity } else { Action::DeadlyChild };
@@ -134,13 +150,16 @@ impl Plan {
         plan
     }
 
-    /// The same under settings that nobody would choose: nothing stays in memory, and locks are short.
+    /// The same under settings that nobody would choose: nothing stays in memory, locks are short, and every call is
+    /// committed by itself.
     #[must_use]
     pub fn cruelly(mut self) -> Self {
         for node in &mut self.nodes {
             node.warm_instances_max = 0;
             node.lock_ms = CRUEL_LOCK_MS;
         }
+        self.weather.batch_ms = None;
+        self.weather.rates.remove(&Fault::LostBatch);
         self
     }
 }
@@ -156,6 +175,7 @@ impl NodePlan {
             activities: chance.between(2, 4) as usize,
             is_named: chance.one_in(2),
             max_attempts: u32::MAX,
+            shadow_replay: ShadowReplay::Always,
         }
     }
 }
@@ -172,6 +192,8 @@ fn usual(fault: Fault) -> u64 {
         Fault::PowerCut => 15,
         Fault::NodeClock => 20,
         Fault::LostBatch => 40,
+        // It comes of other faults.
+        Fault::LostTurn => 0,
         Fault::ReadError | Fault::WriteError | Fault::SyncError | Fault::DiskFull => 20,
     }
 }
@@ -182,7 +204,8 @@ fn weather(theme: Theme, chance: &mut Chance) -> Weather {
     for fault in FAULTS {
         let strength = match (theme, fault) {
             (Theme::Storms, _) => chance.pick([0, 1, 1, 2, 3]),
-            (Theme::Clocks, Fault::NodeClock | Fault::StoreClock) => chance.pick([2, 4, 8]),
+            (Theme::Clocks, Fault::NodeClock) => chance.pick([2, 4, 8]),
+            (Theme::Clocks, Fault::StoreClock) => chance.pick([20, 40, 80]),
             (Theme::Programs, Fault::CrashBefore | Fault::CrashAfter) => chance.pick([3, 5]),
             (Theme::Programs, Fault::ErrorBefore | Fault::ErrorAfter) => 1,
             (Theme::Clocks | Theme::Programs, _) => chance.pick([0, 0, 1]),
@@ -208,6 +231,7 @@ impl fmt::Display for Plan {
         for (index, node) in self.nodes.iter().enumerate() {
             writeln!(f, "  node {index}: {node:?}")?;
         }
+        writeln!(f, "  {:?}", self.weather)?;
         for Root { id, start_after_ms, cancel_after_ms, program } in &self.roots {
             write!(f, "  {id}, started after {start_after_ms} ms")?;
             if let Some(cancel_after_ms) = cancel_after_ms {

@@ -7,6 +7,7 @@ use tokio::time::sleep;
 use crate::checks;
 use crate::scene::Scene;
 use crate::weather::Fault;
+use crate::world::in_time;
 
 /// How long it stays dark, at most.
 const DARK_MS_MAX: u64 = 2_000;
@@ -18,14 +19,14 @@ pub(crate) async fn watch(scene: Arc<Scene>) {
         scene.go_dark();
         loop {
             scene.fault(Fault::PowerCut, format_args!("everybody dies"));
-            scene.clients().kill().await;
-            scene.all_down().await;
+            in_time(&scene, "closing the store", scene.clients().kill()).await;
+            in_time(&scene, "stopping all nodes", scene.all_down()).await;
             sleep(scene.some_ms(0, DARK_MS_MAX)).await;
             scene.store.restart();
             tokio::select! {
                 biased;
                 () = scene.store.outage() => {}
-                () = recover(&scene) => break,
+                _ = in_time(&scene, "opening the store after a power cut", recover(&scene)) => break,
             }
         }
         scene.note(format_args!("the power is back"));

@@ -8,6 +8,7 @@ use crate::memory_store;
 use crate::plan::{Plan, Theme};
 use crate::shrink::shrink_on;
 use crate::store::Founder;
+use crate::weather::Fault;
 use crate::world::run_on;
 
 /// Lives through the world of a seed, and says what it amounts to.
@@ -27,6 +28,9 @@ pub fn prove_on(found: Founder, theme: Theme, plan: Plan) -> Result<Counts, Fail
     let outcome = run_on(found, &plan);
     let mut wrong = outcome.violations;
     wrong.extend(outcome.counts.shortfalls());
+    if theme == Theme::Clocks && !outcome.counts.faults.contains_key(&Fault::StoreClock) {
+        wrong.push("nobody set the store's clock".to_owned());
+    }
     if wrong.is_empty() {
         return Ok(outcome.counts.named());
     }

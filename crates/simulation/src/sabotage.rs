@@ -1,7 +1,7 @@
 //! Stores that break the contract on purpose: a harness that never caught anything is not known to work.
 
 use everturn::EventKind;
-use everturn::providers::{TurnCommit, WorkItem};
+use everturn::providers::{Provider, ProviderError, TurnCommit, WorkItem};
 
 /// How a store breaks the contract.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,10 +26,16 @@ pub enum Sabotage {
     StartsStrangers,
     /// An outcome is changed after its worker committed it.
     ChangesOutcomes,
+    /// Turns and outcomes are answered as if they were committed, and are not.
+    AnswersLostCommits,
+    /// Whoever comes with a lock that ended, or that somebody else has by now, gets what it wants.
+    AcceptsAnyToken,
+    /// What is handed out can be had by the next one who asks.
+    HandsOutLocked,
 }
 
 /// All of them, to be gone through.
-pub const SABOTAGES: [Sabotage; 10] = [
+pub const SABOTAGES: [Sabotage; 13] = [
     Sabotage::LosesMessages,
     Sabotage::SplitsCommits,
     Sabotage::HastensTimers,
@@ -40,6 +46,9 @@ pub const SABOTAGES: [Sabotage; 10] = [
     Sabotage::RewritesHistory,
     Sabotage::StartsStrangers,
     Sabotage::ChangesOutcomes,
+    Sabotage::AnswersLostCommits,
+    Sabotage::AcceptsAnyToken,
+    Sabotage::HandsOutLocked,
 ];
 
 /// Of so many things that could be spoilt one is.
@@ -73,9 +82,33 @@ impl Sabotage {
                 let strangers: Vec<WorkItem> = starts.map(renamed).collect();
                 commit.orchestrator_items.extend(strangers);
             }
-            Self::LosesMessages | Self::TellsNodeTime | Self::RunsAhead | Self::ChangesOutcomes => {}
+            Self::LosesMessages
+            | Self::TellsNodeTime
+            | Self::RunsAhead
+            | Self::ChangesOutcomes
+            | Self::AnswersLostCommits
+            | Self::AcceptsAnyToken
+            | Self::HandsOutLocked => {}
         }
     }
+}
+
+/// Carries out a turn past all locks.
+pub(crate) async fn force(provider: &dyn Provider, commit: &TurnCommit) -> Result<(), ProviderError> {
+    if let Some(first) = commit.history_delta.first() {
+        let (execution_id, events) = (commit.execution_id, commit.history_delta.clone());
+        provider.append_with_execution(&first.instance_id, execution_id, events).await?;
+    }
+    for item in commit.worker_items.clone() {
+        provider.enqueue_for_worker(item).await?;
+    }
+    for item in commit.orchestrator_items.clone() {
+        provider.enqueue_for_orchestrator(item, None).await?;
+    }
+    if let Some(check_in) = &commit.check_in {
+        check_in();
+    }
+    Ok(())
 }
 
 fn renamed(mut item: WorkItem) -> WorkItem {

@@ -6,6 +6,7 @@ use crate::memory_store;
 use crate::plan::Plan;
 use crate::program::{Action, Ending, Program};
 use crate::store::Founder;
+use crate::weather::Fault;
 use crate::world::{Outcome, run_on};
 
 /// How many worlds may be lived through to shrink one.
@@ -74,6 +75,11 @@ impl Search {
     }
 
     fn fewer_faults(&mut self) {
+        // They have no number to be spared by.
+        let mut plan = self.best.clone();
+        if plan.weather.rates.remove(&Fault::NodeClock).is_some() {
+            self.offer(plan);
+        }
         let mut least = 0;
         while least < self.best.weather.faults_max {
             let mut plan = self.best.clone();

@@ -1,6 +1,7 @@
 //! The clock of one machine of the simulated world.
 
 use std::future::Future;
+use std::ops::RangeInclusive;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,10 +21,17 @@ const BEGINNING_MS: u64 = 1_800_000_000_000;
 pub(crate) struct SimClock {
     origin: Instant,
     offset_ms: AtomicI64,
-    /// When the clock was set, and what it showed just before.
-    jumps: Mutex<Vec<(Duration, u64)>>,
+    jumps: Mutex<Vec<Jump>>,
     chance: Mutex<Chance>,
     moved: Arc<Notify>,
+}
+
+/// When a clock was set, and what it showed just before and just after.
+#[derive(Debug, Clone, Copy)]
+struct Jump {
+    at: Duration,
+    from_ms: u64,
+    to_ms: u64,
 }
 
 impl SimClock {
@@ -39,9 +47,10 @@ impl SimClock {
 
     /// Sets the wall clock forward or back, as an administrator would.
     pub(crate) fn jump(&self, by_ms: i64) {
-        let showed = (self.monotonic(), self.wall_ms());
-        self.jumps.lock().unwrap_or_else(PoisonError::into_inner).push(showed);
+        let (at, from_ms) = (self.monotonic(), self.wall_ms());
         self.offset_ms.fetch_add(by_ms, Ordering::SeqCst);
+        let jump = Jump { at, from_ms, to_ms: self.wall_ms() };
+        self.jumps.lock().unwrap_or_else(PoisonError::into_inner).push(jump);
         self.moved.notify_waiters();
     }
 
@@ -53,8 +62,22 @@ impl SimClock {
     /// The latest time the clock has shown since a moment of its monotonic clock.
     pub(crate) fn latest_ms_since(&self, since: Duration) -> u64 {
         let jumps = self.jumps.lock().unwrap_or_else(PoisonError::into_inner);
-        let before_jumps = jumps.iter().filter(|(at, _)| *at >= since).map(|(_, showed)| *showed);
+        let before_jumps = jumps.iter().filter(|jump| jump.at >= since).map(|jump| jump.from_ms);
         before_jumps.fold(self.wall_ms(), u64::max)
+    }
+
+    /// What the clock has shown from one moment to another, each given by what it showed and how often it had been set:
+    /// one stretch, and one more for each time it was set between.
+    pub(crate) fn shown_between(
+        &self,
+        (first_ms, jumps_before): (u64, usize),
+        (last_ms, jumps_until): (u64, usize),
+    ) -> Vec<RangeInclusive<u64>> {
+        let jumps = self.jumps.lock().unwrap_or_else(PoisonError::into_inner);
+        let between = jumps.get(jumps_before..jumps_until).unwrap_or_default();
+        let firsts = [first_ms].into_iter().chain(between.iter().map(|jump| jump.to_ms));
+        let lasts = between.iter().map(|jump| jump.from_ms).chain([last_ms]);
+        firsts.zip(lasts).map(|(first, last)| first..=last).collect()
     }
 }
 

@@ -48,6 +48,11 @@ pub trait Store: Send + Sync {
         None
     }
 
+    /// How many turns were begun and committed in one batch, if it can tell.
+    fn turns_in_one_batch(&self) -> u64 {
+        0
+    }
+
     /// Lets a fault of the store or its disk begin.
     fn strike(&self, _fault: Fault, _chance: &mut Chance) {}
 

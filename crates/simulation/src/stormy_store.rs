@@ -15,7 +15,7 @@ use everturn::{Event, OrchestrationStatus, SystemStats};
 use tokio::time::{Instant, sleep};
 
 use crate::life::Life;
-use crate::sabotage::Sabotage;
+use crate::sabotage::{Sabotage, force};
 use crate::scene::Scene;
 use crate::sessions::Renewal;
 use crate::sim_clock::SimClock;
@@ -112,7 +112,10 @@ impl StormyStore {
         let inner = async {
             let called = self.scene.moment();
             self.scene.books().observer.lets_go(token, called);
-            inner.await
+            match inner.await {
+                Err(error) if is_let_pass(&self.scene, &error) => Ok(()),
+                answer => answer,
+            }
         };
         let seen = |(): &()| {
             let moment = self.scene.moment();
@@ -200,6 +203,12 @@ impl StormyStore {
         Ok(())
     }
 
+    /// There are calls for other users of providers, which the engine has no business to make.
+    fn nobodys<T>(&self, name: &'static str) -> Result<T, ProviderError> {
+        self.scene.violated(format!("{} called {name}, which the engine does not use", self.caller.name));
+        Err(ProviderError::permanent(name, "the engine does not use this"))
+    }
+
     fn fault(&self, fault: Fault, name: &str, subject: &str) {
         self.scene.fault(fault, format_args!("{} {name} {subject}", self.caller.name));
     }
@@ -232,6 +241,11 @@ async fn take(delay_ms: u64) {
     }
 }
 
+/// Whether the store carries out what it refused for its lock.
+fn is_let_pass(scene: &Scene, error: &ProviderError) -> bool {
+    error.is_lock_lost() && scene.is_spoilt(Sabotage::AcceptsAnyToken)
+}
+
 async fn commit(
     scene: Arc<Scene>,
     provider: Arc<dyn Provider>,
@@ -254,10 +268,19 @@ async fn commit(
             check_in();
         }
     }));
-    let answer = provider.commit_turn(&arriving).await;
+    let answer = if scene.is_spoilt(Sabotage::AnswersLostCommits) {
+        Ok(())
+    } else {
+        match provider.commit_turn(&arriving).await {
+            Err(error) if is_let_pass(&scene, &error) => force(&*provider, &arriving).await,
+            answer => answer,
+        }
+    };
     // That it is committed was seen above, once: a copy of it may be on its way again by now.
-    if answer.as_ref().is_err_and(|error| !error.is_retryable()) {
-        scene.books().observer.turn_refused(&commit);
+    match &answer {
+        Ok(()) => scene.books().observer.turn_answered(&commit),
+        Err(error) if !error.is_retryable() => scene.books().observer.turn_refused(&commit),
+        Err(_) => {}
     }
     answer
 }
@@ -276,7 +299,16 @@ async fn ack(
     }
     let called = scene.moment();
     scene.books().observer.outcome_sent(completion.as_ref());
-    let answer = provider.ack_work_item(&token, arriving).await;
+    let answer = if scene.is_spoilt(Sabotage::AnswersLostCommits) {
+        Ok(())
+    } else {
+        match (provider.ack_work_item(&token, arriving).await, completion.clone()) {
+            (Err(error), Some(outcome)) if is_let_pass(&scene, &error) => {
+                provider.enqueue_for_orchestrator(outcome, None).await
+            }
+            (answer, _) => answer,
+        }
+    };
     if answer.is_ok() {
         let moment = scene.moment();
         scene.books().observer.work_acked(&token, completion.as_ref(), called, moment);
@@ -290,10 +322,15 @@ async fn enqueue(
     item: WorkItem,
     delay: Option<Duration>,
 ) -> Result<(), ProviderError> {
-    if scene.is_spoilt(Sabotage::LosesMessages) {
-        return Ok(());
+    let answer = if scene.is_spoilt(Sabotage::LosesMessages) {
+        Ok(())
+    } else {
+        provider.enqueue_for_orchestrator(item.clone(), delay).await
+    };
+    if answer.is_ok() {
+        scene.books().observer.deliveries.told(&item);
     }
-    provider.enqueue_for_orchestrator(item, delay).await
+    answer
 }
 
 #[async_trait]
@@ -304,34 +341,24 @@ impl Provider for StormyStore {
 
     async fn fetch_orchestration_item(
         &self,
-        lock_timeout: Duration,
-        poll_timeout: Duration,
-        filter: Option<&DispatcherCapabilityFilter>,
+        _lock_timeout: Duration,
+        _poll_timeout: Duration,
+        _filter: Option<&DispatcherCapabilityFilter>,
     ) -> Result<Option<(OrchestrationItem, String, u32)>, ProviderError> {
-        self.inner().fetch_orchestration_item(lock_timeout, poll_timeout, filter).await
+        self.nobodys("fetch_orchestration_item")
     }
 
     async fn ack_orchestration_item(
         &self,
-        lock_token: &str,
-        execution_id: u64,
-        history_delta: Vec<Event>,
-        worker_items: Vec<WorkItem>,
-        orchestrator_items: Vec<WorkItem>,
-        metadata: ExecutionMetadata,
-        cancelled_activities: Vec<ScheduledActivityIdentifier>,
+        _lock_token: &str,
+        _execution_id: u64,
+        _history_delta: Vec<Event>,
+        _worker_items: Vec<WorkItem>,
+        _orchestrator_items: Vec<WorkItem>,
+        _metadata: ExecutionMetadata,
+        _cancelled_activities: Vec<ScheduledActivityIdentifier>,
     ) -> Result<(), ProviderError> {
-        self.inner()
-            .ack_orchestration_item(
-                lock_token,
-                execution_id,
-                history_delta,
-                worker_items,
-                orchestrator_items,
-                metadata,
-                cancelled_activities,
-            )
-            .await
+        self.nobodys("ack_orchestration_item")
     }
 
     async fn abandon_orchestration_item(
@@ -363,15 +390,15 @@ impl Provider for StormyStore {
 
     async fn append_with_execution(
         &self,
-        instance: &str,
-        execution_id: u64,
-        new_events: Vec<Event>,
+        _instance: &str,
+        _execution_id: u64,
+        _new_events: Vec<Event>,
     ) -> Result<(), ProviderError> {
-        self.inner().append_with_execution(instance, execution_id, new_events).await
+        self.nobodys("append_with_execution")
     }
 
-    async fn enqueue_for_worker(&self, item: WorkItem) -> Result<(), ProviderError> {
-        self.inner().enqueue_for_worker(item).await
+    async fn enqueue_for_worker(&self, _item: WorkItem) -> Result<(), ProviderError> {
+        self.nobodys("enqueue_for_worker")
     }
 
     async fn fetch_work_item(
@@ -392,6 +419,10 @@ impl Provider for StormyStore {
         let standing = self.standing(LockKind::WorkItem, token, freezes);
         let clock = &scene.store_clock;
         scene.books().observer.work_fetched(item, token, lock_timeout, moment, clock, standing);
+        if scene.is_spoilt(Sabotage::HandsOutLocked) {
+            // If the lock has ended already there is nothing to spoil.
+            drop(provider.abandon_work_item(token, None, true).await);
+        }
         if let (WorkItem::ActivityExecute { session_id: Some(session_id), .. }, Some(config)) =
             (item, session)
         {
@@ -545,20 +576,28 @@ impl Provider for StormyStore {
         let fault = self.before(Call::Write, NAME, "").await?;
         let provider = self.inner();
         let fetch = provider.fetch_turn(lock_timeout, poll_timeout, filter, warm);
-        let freezes = self.life.freezes();
+        let (freezes, called) = (self.life.freezes(), self.scene.moment());
         let fetched = self.life.waiting(fetch).await?;
         let Some(turn) = &fetched else { return Ok(None) };
         let (moment, token) = (self.scene.moment(), turn.lock_token.as_str());
         let standing = self.standing(LockKind::Orchestration, token, freezes);
         self.scene.forget_void_locks();
         let clock = &self.scene.store_clock;
-        self.scene.books().observer.turn_fetched(turn, lock_timeout, moment, clock, standing);
+        // Who stood still does not know for how long the answer has been there.
+        let handed_out = if freezes == self.life.freezes() { moment } else { called };
+        let moments = (handed_out, moment);
+        self.scene.books().observer.turn_fetched(turn, lock_timeout, moments, clock, standing);
         let heat = if turn.warm.is_some() { "warm" } else { "cold" };
         let (instance, messages) = (&turn.item.instance, turn.item.messages.len());
         let subject = format!("{instance} x{} {heat} {messages} messages {token}", turn.item.execution_id);
         if standing == Standing::Void && turn.warm.is_some() && freezes == self.life.freezes() {
             // It was answered before its batch was committed, and then the batch was lost.
-            self.fault(Fault::LostBatch, NAME, &subject);
+            self.fault(Fault::LostTurn, NAME, &subject);
+        }
+        let token = token.to_owned();
+        if self.scene.is_spoilt(Sabotage::HandsOutLocked) {
+            // If the lock has ended already there is nothing to spoil.
+            drop(provider.abandon_orchestration_item(&token, None, true).await);
         }
         self.after(fault, NAME, &subject, None).await?;
         Ok(fetched)
@@ -568,6 +607,8 @@ impl Provider for StormyStore {
         const NAME: &str = "commit_turn";
         let last = turn.history_delta.last().map_or(0, Event::event_id);
         let subject = format!("{} x{} up to {last}", turn.lock_token, turn.execution_id);
+        let ready = self.scene.moment();
+        self.scene.books().observer.turn_ready(turn, ready, &self.scene.store_clock);
         let fault = self.before(Call::Sent, NAME, &subject).await?;
         let provider = self.inner();
         let effect = commit(Arc::clone(&self.scene), Arc::clone(&provider), turn.clone());
@@ -587,7 +628,13 @@ impl Provider for StormyStore {
             Err(error) => return failed(error),
         };
         let called = self.scene.moment();
-        let answers = self.inner().renew_locks(renewals).await;
+        self.scene.books().observer.renewals_sent(renewals, called);
+        let mut answers = self.inner().renew_locks(renewals).await;
+        for answer in &mut answers {
+            if answer.as_ref().is_err_and(|error| is_let_pass(&self.scene, error)) {
+                *answer = Ok(());
+            }
+        }
         let renewed: Vec<bool> = answers.iter().map(Result::is_ok).collect();
         let moment = self.scene.moment();
         self.scene.books().observer.renewed(renewals, &renewed, called, moment);

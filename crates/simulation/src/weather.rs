@@ -18,6 +18,8 @@ pub enum Fault {
     /// A batch of the store is lost: calls that were not answered fail or are made again, and whoever began a turn in it
     /// does not know that its lock is void.
     LostBatch,
+    /// A node was given a turn in a batch that was lost: what a fault of the store came to.
+    LostTurn,
     /// A node dies just before a call.
     CrashBefore,
     /// A node dies just after a call, before it hears of it.
@@ -30,7 +32,7 @@ pub enum Fault {
     Freeze,
     /// A node is stopped in order and started again.
     Restart,
-    /// The wall clock of a node is set.
+    /// The wall clock of a node is set: it shows in the time stamps of events, and nowhere else.
     NodeClock,
     /// The wall clock of the store is set.
     StoreClock,
@@ -47,8 +49,15 @@ pub enum Fault {
     PowerCut,
 }
 
-/// All kinds of fault, to be gone through.
-pub(crate) const FAULTS: [Fault; 13] = [
+impl Fault {
+    /// Whether it counts as a fault of its own, or matters too little, or comes of another.
+    pub fn counts(self) -> bool {
+        !matches!(self, Self::NodeClock | Self::LostTurn)
+    }
+}
+
+/// All kinds of fault that calls, processes, clocks and batches have.
+pub const FAULTS: [Fault; 13] = [
     Fault::ErrorBefore,
     Fault::Refusal,
     Fault::ErrorAfter,
@@ -65,7 +74,7 @@ pub(crate) const FAULTS: [Fault; 13] = [
 ];
 
 /// Those of a disk, for stores that have one.
-pub(crate) const DISK_FAULTS: [Fault; 5] =
+pub const DISK_FAULTS: [Fault; 5] =
     [Fault::ReadError, Fault::WriteError, Fault::SyncError, Fault::DiskFull, Fault::PowerCut];
 
 /// How likely each fault is.
@@ -73,7 +82,7 @@ pub(crate) const DISK_FAULTS: [Fault; 5] =
 pub struct Weather {
     /// Of a hundred thousand calls (for restarts, clocks, batches and disks: of a thousand tenths of a second) so many.
     pub rates: BTreeMap<Fault, u64>,
-    /// No more faults than this altogether.
+    /// No more faults than this altogether, those that matter little apart.
     pub faults_max: u64,
     /// These of them, counted from 0, do not happen after all.
     pub spared: BTreeSet<u64>,
@@ -106,7 +115,8 @@ impl Call {
             Fault::CrashAfter | Fault::StallBefore | Fault::StallAfter => self != Self::Read,
             Fault::Late => matches!(self, Self::Sent | Self::Outcome),
             Fault::Refusal => matches!(self, Self::Write | Self::Outcome),
-            Fault::LostBatch | Fault::Restart | Fault::NodeClock | Fault::StoreClock => false,
+            Fault::LostBatch | Fault::LostTurn => false,
+            Fault::Restart | Fault::NodeClock | Fault::StoreClock => false,
             Fault::ReadError | Fault::WriteError | Fault::SyncError | Fault::DiskFull | Fault::PowerCut => {
                 false
             }
@@ -171,6 +181,9 @@ impl Sky {
     fn draw(&mut self, fault: Fault) -> Option<Fault> {
         if self.is_calm() {
             return None;
+        }
+        if !fault.counts() {
+            return Some(fault);
         }
         let number = self.drawn;
         self.drawn += 1;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,6 +20,7 @@ use crate::model::{Expectations, expect};
 use crate::node::Machine;
 use crate::observer::Errand;
 use crate::outside::Outside;
+use crate::panics;
 use crate::plan::Plan;
 use crate::power;
 use crate::scene::Scene;
@@ -33,6 +35,13 @@ const CALM_AFTER: Duration = Duration::from_secs(90);
 const END_WITHIN: Duration = Duration::from_secs(120);
 /// How long the queues may take to run empty.
 const DRAIN_WITHIN: Duration = Duration::from_secs(30);
+/// How long anything else may take that the world has to wait for: many times what locks, faults of a disk and
+/// darkness take together.
+const WAIT_MAX: Duration = Duration::from_secs(120);
+/// How long a clock that was set back by chance stays so, unless it does for good.
+const BACK_MS_MAX: u64 = 3_000;
+/// How far the store's clock is set back for good, altogether: timers wait for as long, and the world has to end.
+const BACK_FOR_GOOD_MS: i64 = 60_000;
 /// How often clocks and restarts are thought of.
 const CHAOS_EVERY: Duration = Duration::from_millis(100);
 
@@ -91,6 +100,12 @@ struct Record {
 }
 
 fn run_world(found: Founder, plan: &Plan, is_traced: bool) -> (Outcome, Record) {
+    let ((mut outcome, record), panics) = panics::hearing(|| come_and_go(found, plan, is_traced));
+    outcome.violations.extend(panics.into_iter().map(|panic| format!("the engine panicked: {panic}")));
+    (outcome, record)
+}
+
+fn come_and_go(found: Founder, plan: &Plan, is_traced: bool) -> (Outcome, Record) {
     let world = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     let lived = match world {
         Ok(world) => {
@@ -125,7 +140,7 @@ async fn live(
     let stored = (Arc::clone(&store), store_clock);
     let scene = Arc::new(Scene::new(origin, is_traced, plan.sabotage, stored, clients, sky, errands));
     let lived = live_in(Arc::clone(&scene), plan, errands_to_run).await;
-    scene.clients().kill().await;
+    in_time(&scene, "closing the store", scene.clients().kill()).await;
     let record = if is_traced { record(&scene) } else { Record::default() };
     (Ok((lived, record)), store)
 }
@@ -155,19 +170,28 @@ async fn live_in(scene: Arc<Scene>, plan: &Plan, errands_to_run: mpsc::Unbounded
     let all_ended = end(&scene, &expectations).await;
     chaos.abort();
     calm_down(&scene);
-    scene.power().await;
+    in_time(&scene, "switching the power on", scene.power()).await;
     if all_ended {
         drain(&scene).await;
     }
     stop.cancel();
     for machine in machines {
-        if let Err(error) = machine.await {
+        if let Some(Err(error)) = in_time(&scene, "stopping a node", machine).await {
             scene.violated(format!("a node panicked: {error}"));
         }
     }
     power.abort();
-    checks::check(&scene, &expectations, &outside.take_told()).await;
+    in_time(&scene, "checking", checks::check(&scene, &expectations, &outside.take_told())).await;
     outcome(plan, &scene, &expectations)
+}
+
+/// Waits for something that must not take long.
+pub(crate) async fn in_time<T>(scene: &Scene, what: &str, done: impl Future<Output = T>) -> Option<T> {
+    let done = timeout(WAIT_MAX, done).await;
+    if done.is_err() {
+        scene.violated(format!("G5: {what} took longer than {WAIT_MAX:?}"));
+    }
+    done.ok()
 }
 
 /// From now on nothing goes wrong.
@@ -198,7 +222,19 @@ async fn end(scene: &Scene, expectations: &Expectations) -> bool {
     }
     calm_down(scene);
     scene.note(format_args!("calm"));
-    timeout(END_WITHIN, all_ended).await.is_ok()
+    let has_ended = timeout(END_WITHIN, all_ended).await.is_ok();
+    if !has_ended {
+        let under_way = scene.under_way();
+        let books = scene.books();
+        let known = books.observer.started.iter().chain(expectations.keys());
+        let open: BTreeSet<_> = known.filter(|instance| !books.observer.ended.contains(*instance)).collect();
+        let open = format!("{open:?}");
+        drop(books);
+        scene.violated(format!(
+            "G5: not everything ended within {END_WITHIN:?} of calm: {under_way} calls are under way, open: {open}"
+        ));
+    }
+    has_ended
 }
 
 /// Lets the last timers come due, and waits until the queues are empty.
@@ -235,6 +271,7 @@ fn tell_of_the_disk(scene: &Scene) {
 
 /// Sets clocks, restarts nodes, and lets the disk fail.
 async fn chaos(scene: Arc<Scene>, controls: Vec<(Arc<SimClock>, Arc<Notify>)>) {
+    let mut back_for_good_ms = BACK_FOR_GOOD_MS;
     loop {
         sleep(CHAOS_EVERY).await;
         strike_the_disk(&scene);
@@ -255,16 +292,30 @@ async fn chaos(scene: Arc<Scene>, controls: Vec<(Arc<SimClock>, Arc<Notify>)>) {
         }
         let jumps = scene.books().sky.happens(Fault::StoreClock);
         if jumps {
-            let by_ms = jump_ms(&scene);
-            scene.fault(Fault::StoreClock, format_args!("the store by {by_ms} ms"));
-            scene.store_clock.jump(by_ms);
-            if by_ms < 0 {
-                // Timers may now wait for as long as the clock went back; nobody wants to wait for that.
-                sleep(scene.some_ms(100, 3_000)).await;
-                scene.note(format_args!("the store's clock goes forth again"));
-                scene.store_clock.jump(-by_ms);
-            }
+            set_the_store_clock(&scene, &mut back_for_good_ms);
         }
+    }
+}
+
+/// Sets the store's clock: forth, back for good as far as that may go, or back for a while.
+fn set_the_store_clock(scene: &Arc<Scene>, back_for_good_ms: &mut i64) {
+    let mut by_ms = jump_ms(scene);
+    let is_for_good = by_ms > 0 || (*back_for_good_ms > 0 && scene.books().sky.chance().one_in(3));
+    if is_for_good && by_ms < 0 {
+        by_ms = by_ms.max(-*back_for_good_ms);
+        *back_for_good_ms += by_ms;
+    }
+    let how = if is_for_good { "for good" } else { "for a while" };
+    scene.fault(Fault::StoreClock, format_args!("the store by {by_ms} ms {how}"));
+    scene.store_clock.jump(by_ms);
+    if !is_for_good {
+        // Timers may now wait for as long as the clock went back; nobody wants to wait for that.
+        let (scene, back) = (Arc::clone(scene), scene.some_ms(100, BACK_MS_MAX));
+        tokio::spawn(async move {
+            sleep(back).await;
+            scene.note(format_args!("the store's clock goes forth again by {} ms", -by_ms));
+            scene.store_clock.jump(-by_ms);
+        });
     }
 }
 
@@ -290,6 +341,8 @@ fn outcome(plan: &Plan, scene: &Scene, expectations: &Expectations) -> Outcome {
         turns: observer.turns,
         activity_runs: observer.activity_runs,
         actions: plan.roots.iter().map(|root| root.program.steps_in_all() as u64).sum(),
+        actions_min: plan.roots.iter().map(|root| root.program.steps_in_all() as u64).min().unwrap_or(0),
+        turns_in_one_batch: scene.store.turns_in_one_batch(),
         faults: books.sky.effects().clone(),
     };
     Outcome {

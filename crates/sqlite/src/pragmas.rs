@@ -24,8 +24,6 @@ pub(crate) fn set_up_writer(
     synchronous: Synchronous,
 ) -> Result<(), SqliteError> {
     keep_statements(conn)?;
-    // Waiting for another process is the writer's own business: it serves others meanwhile.
-    set(conn, "busy_timeout", "0", "0")?;
     set(conn, "foreign_keys", "OFF", "0")?;
     set(conn, "cache_size", WRITER_CACHE, WRITER_CACHE)?;
     // Savepoints keep their undo pages here.
@@ -46,7 +44,9 @@ pub(crate) fn set_up_writer(
         let limit = JOURNAL_SIZE_LIMIT.to_string();
         set(conn, "journal_size_limit", &limit, &limit)?;
     }
-    Ok(())
+    // Last of all, for others may be recovering the file until here. From now on waiting for another process is the writer's
+    // own business: it serves others meanwhile.
+    set(conn, "busy_timeout", "0", "0")
 }
 
 /// Sets up a connection that only reads.

@@ -14,7 +14,7 @@ pub(crate) fn disagreements(execution: &Execution) -> Vec<String> {
     if (execution.event_count, execution.event_bytes) != (events.len() as u64, bytes as u64) {
         found.push(format!("{} events are counted, {} are there", execution.event_count, events.len()));
     }
-    found.extend(misnumbered(execution, &events));
+    found.extend(misnumbered(&events));
     let is_start = |event: &Event| matches!(event.kind, EventKind::OrchestrationStarted { .. });
     let starts = events.iter().filter(|event| is_start(event)).count();
     if starts != 1 || !events.first().is_some_and(|event| is_start(event)) {
@@ -44,15 +44,15 @@ pub(crate) fn disagreements(execution: &Execution) -> Vec<String> {
     found
 }
 
-/// Events are numbered from 1 on; continue-as-new leaves a gap before its event.
-fn misnumbered(execution: &Execution, events: &[&Event]) -> Option<String> {
-    let ids: Vec<u64> = events.iter().map(|event| event.event_id).collect();
-    let gaps = ids.windows(2).filter(|pair| pair[1] != pair[0] + 1).count();
-    let rises = ids.windows(2).all(|pair| pair[0] < pair[1]);
-    let sound = ids.first().is_none_or(|first| *first == 1)
-        && rises
-        && gaps <= usize::from(execution.status == "ContinuedAsNew");
-    (!sound).then(|| format!("its events are numbered {ids:?}"))
+/// Events are numbered from 1 on; continue-as-new leaves a gap, right before its event and nowhere else.
+fn misnumbered(events: &[&Event]) -> Option<String> {
+    let follows = |pair: &[&Event]| match pair[1].kind {
+        EventKind::OrchestrationContinuedAsNew { .. } => pair[0].event_id < pair[1].event_id,
+        _ => pair[0].event_id + 1 == pair[1].event_id,
+    };
+    let sound = events.first().is_none_or(|first| first.event_id == 1) && events.windows(2).all(follows);
+    let ids = || events.iter().map(|event| event.event_id).collect::<Vec<_>>();
+    (!sound).then(|| format!("its events are numbered {:?}", ids()))
 }
 
 /// What an instance says of itself, by all its events.

@@ -22,6 +22,7 @@ impl Inspector {
         if tables.integrity != "ok" {
             self.found.push(format!("the file is damaged: {}", tables.integrity));
         }
+        self.found.extend(tables.set_aside.iter().map(|reason| format!("a row was set aside: {reason}")));
         self.nothing_written_has_changed(tables);
         self.executions_agree_with_their_histories(tables);
         self.everything_asked_for_is_somewhere_once(tables);

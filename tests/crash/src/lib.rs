@@ -24,8 +24,6 @@ pub mod plan;
 pub mod sim_time;
 pub mod simulated;
 pub mod tables;
-pub mod tally;
 pub mod vfs;
 pub mod victim;
-pub mod watchdog;
 pub mod watched_store;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use everturn::providers::{Clock, SystemClock, TagFilter};
 use everturn::runtime::{Runtime, ShadowReplay};
-use everturn::{Client, OrchestrationStatus, RuntimeOptions};
+use everturn::{Client, ClientError, OrchestrationStatus, RuntimeOptions};
 use everturn_proof::is_cruel;
 use everturn_sqlite::{SqliteOptions, SqliteProvider, Synchronous};
 use rusqlite::{Connection, OpenFlags};
@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 
 use crate::chance::Chance;
 use crate::disk::Disk;
-use crate::ledger::Ledger;
+use crate::ledger::{Fact, Ledger};
 use crate::load::{activities, see_through, tag_filter};
 use crate::plan::orchestrations;
 use crate::sim_time::SimTime;
@@ -28,10 +28,15 @@ use crate::watched_store::WatchedStore;
 const BEGINNING_MS: u64 = 1_800_000_000_000;
 /// How long a load may take, in the machine's own time, once nothing goes wrong any more.
 const PATIENCE: Duration = Duration::from_secs(900);
-/// The same on a real clock.
-const REAL_PATIENCE: Duration = Duration::from_secs(60);
 /// How long the queues are given to run empty when all instances have ended.
 const AFTERMATH_MAX: Duration = Duration::from_secs(60);
+/// The same as both on a real clock: what is stuck is told before the watchdog barks, and a few locks of earlier lives, of
+/// five seconds each, may have to end one after the other.
+const REAL_PATIENCE: Duration = Duration::from_secs(30);
+/// How long a call of a client, or the closing of everything, may take whatever the disk does.
+const ANSWER_MAX: Duration = Duration::from_secs(120);
+/// How long everybody hopes for the end of a fault that never ends: longer than some locks last.
+const HOPE: Duration = Duration::from_secs(2);
 
 /// A machine with a disk, and the outside world's ledger of what it said.
 pub struct Machine {
@@ -43,6 +48,8 @@ pub struct Machine {
     pub setup: Setup,
     /// At which call after the runtime's start the power fails, in its next life.
     pub cut_at_work: Option<u64>,
+    /// The fault of the disk does not end in its next life: some time after it struck, everything is shut down.
+    pub fails_for_good: bool,
     /// Instances that nobody waits for: something is done to them that they need not survive.
     pub doomed: BTreeSet<String>,
     vfs: Vfs,
@@ -51,7 +58,7 @@ pub struct Machine {
     now_ms: u64,
     commits: AtomicU64,
     faults_at_work: AtomicU64,
-    last_words: Mutex<Vec<&'static str>>,
+    last_words: Mutex<Vec<LastWords>>,
 }
 
 /// How the machine works.
@@ -101,6 +108,22 @@ impl Setup {
     }
 }
 
+/// What a client is told of an instance that something was done to.
+#[derive(Debug, Clone)]
+pub struct LastWords {
+    /// Which it is.
+    pub instance: String,
+    /// What became of it.
+    pub word: &'static str,
+    /// Why, if that is said.
+    pub reason: Option<String>,
+}
+
+/// The word for an instance that has not ended, and of which nobody says that anything is wrong.
+pub const STANDS_STILL: &str = "that stand still";
+/// The word for an instance that nobody knows.
+pub const NOT_THERE: &str = "that are not there";
+
 /// How a life of the machine ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum End {
@@ -115,7 +138,20 @@ pub enum End {
     Finished,
     /// Instances did not end.
     Stuck(Vec<String>),
+    /// The disk failed for good, and everything was closed. Before that each node was asked to write something, and to
+    /// read something.
+    GivenUp {
+        /// What came of writing.
+        writes: Vec<Answer>,
+        /// What came of reading.
+        reads: Vec<Answer>,
+    },
+    /// It was to be closed, and was not.
+    NotClosed,
 }
+
+/// What a client is told: nothing is wrong, or what is.
+pub type Answer = Result<(), String>;
 
 impl Machine {
     /// A machine with this disk, on which `ledger`'s instances will run. `database` names the file: only the lock beside
@@ -127,6 +163,7 @@ impl Machine {
             ledger: Arc::new(ledger),
             setup,
             cut_at_work: None,
+            fails_for_good: false,
             doomed: BTreeSet::new(),
             vfs,
             database,
@@ -172,6 +209,7 @@ impl Machine {
         // Whatever still runs dies here, between any two of its steps.
         drop(runtime);
         self.cut_at_work = None;
+        self.fails_for_good = false;
         self.now_ms = now_ms + 1 + self.chance.below(3_000);
         assert_eq!(self.vfs.open_files(), 0, "the machine is off, and somebody has a file open");
         end
@@ -212,6 +250,7 @@ impl Machine {
             () = self.disk.darkness() => End::Dark { at_work: true },
             () = self.checkpoints(nodes) => unreachable!("checkpoints go on for ever"),
             end = self.all_done(nodes, &mut clients) => end,
+            end = self.hope_in_vain(nodes) => end,
         };
         self.faults_at_work.fetch_add(self.disk.faults_hit() - faults_before, Ordering::Relaxed);
         clients.shutdown().await;
@@ -231,8 +270,37 @@ impl Machine {
         tokio::select! {
             biased;
             () = self.disk.darkness() => End::Dark { at_work: false },
-            () = closing => end,
+            closed = tokio::time::timeout(self.patience(ANSWER_MAX), closing) => {
+                if closed.is_ok() { end } else { End::NotClosed }
+            }
         }
+    }
+
+    /// How long something may take that may take so long when time costs nothing.
+    fn patience(&self, simulated: Duration) -> Duration {
+        if self.setup.threads { REAL_PATIENCE } else { simulated }
+    }
+
+    /// A disk that fails for good: hears what clients are told then.
+    async fn hope_in_vain(&self, nodes: &[Arc<SqliteProvider>]) -> End {
+        if !self.fails_for_good {
+            std::future::pending::<()>().await;
+        }
+        while self.disk.faults_hit() == 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        tokio::time::sleep(HOPE).await;
+        let known = self.ledger.known().instances;
+        let (instance, told) = known.first_key_value().expect("a machine that fails has instances");
+        let (mut writes, mut reads) = (Vec::new(), Vec::new());
+        for node in nodes {
+            let client = Client::new(node.clone());
+            self.ledger.learn(Fact::Asked(instance.clone(), "start".to_owned()));
+            let start = client.start_orchestration(instance, told.plan.orchestration(), told.plan.input());
+            writes.push(answer(start).await);
+            reads.push(answer(client.get_orchestration_status(instance)).await);
+        }
+        End::GivenUp { writes, reads }
     }
 
     async fn open(&self, clock: Arc<dyn Clock>) -> Result<Arc<SqliteProvider>, everturn_sqlite::SqliteError> {
@@ -280,7 +348,7 @@ impl Machine {
             self.aftermath().await;
         }
         if !self.doomed.is_empty() {
-            tokio::time::sleep(AFTERMATH_MAX).await;
+            tokio::time::sleep(self.patience(AFTERMATH_MAX)).await;
             self.hear_the_doomed(&Client::new(nodes[0].clone())).await;
         }
         end
@@ -289,26 +357,29 @@ impl Machine {
     /// What a client is told of those that something was done to, when all that could come of it has come.
     async fn hear_the_doomed(&self, client: &Client) {
         for id in &self.doomed {
-            let word = match client.get_orchestration_status(id).await {
-                Ok(OrchestrationStatus::Completed { .. }) => "that completed",
-                Ok(OrchestrationStatus::Failed { .. }) => "that failed",
-                Ok(OrchestrationStatus::Running { .. }) => "that stand still",
-                Ok(OrchestrationStatus::NotFound) => "that are not there",
-                Err(_) => "that are said to be damaged",
+            let (word, reason) = match client.get_orchestration_status(id).await {
+                Ok(OrchestrationStatus::Completed { .. }) => ("that completed", None),
+                Ok(OrchestrationStatus::Failed { details, .. }) => {
+                    ("that failed", Some(details.display_message()))
+                }
+                Ok(OrchestrationStatus::Running { .. }) => (STANDS_STILL, None),
+                Ok(OrchestrationStatus::NotFound) => (NOT_THERE, None),
+                Err(error) => ("that are said to be damaged", Some(error.to_string())),
             };
-            self.last_words.lock().unwrap_or_else(PoisonError::into_inner).push(word);
+            let words = LastWords { instance: id.clone(), word, reason };
+            self.last_words.lock().unwrap_or_else(PoisonError::into_inner).push(words);
         }
     }
 
     /// What clients were told of the instances that are doomed.
-    pub fn last_words(&self) -> Vec<&'static str> {
+    pub fn last_words(&self) -> Vec<LastWords> {
         self.last_words.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Waits for the queues to run empty; what does not is found by whoever looks.
     async fn aftermath(&self) {
         let mut waited = Duration::ZERO;
-        while waited < AFTERMATH_MAX {
+        while waited < self.patience(AFTERMATH_MAX) {
             let pause = Duration::from_millis(20).max(waited);
             tokio::time::sleep(pause).await;
             waited += pause;
@@ -341,13 +412,12 @@ impl Machine {
             let line = if self.doomed.contains(&instance) { &mut hopeless } else { &mut *clients };
             line.spawn(async move { see_through(&client, &ledger, &instance).await });
         }
-        let patience = if self.setup.threads { REAL_PATIENCE } else { PATIENCE };
         let all = async {
             while let Some(client) = clients.join_next().await {
                 client.unwrap();
             }
         };
-        if tokio::time::timeout(patience, all).await.is_err() {
+        if tokio::time::timeout(self.patience(PATIENCE), all).await.is_err() {
             let known = self.ledger.known().instances;
             return End::Stuck(
                 known
@@ -394,6 +464,11 @@ impl Machine {
         }
     }
 
+    /// The time when it was last switched off, or a little later.
+    pub fn now_ms(&self) -> u64 {
+        self.now_ms
+    }
+
     /// How many commits there were in all its lives: each holds at least one turn, outcome, message or lock.
     pub fn commits(&self) -> u64 {
         self.commits.load(Ordering::Relaxed)
@@ -407,6 +482,15 @@ impl Machine {
     /// Everything that could matter in a report of a failure.
     pub fn describe(&self) -> String {
         format!("{:?}", self.setup)
+    }
+}
+
+/// What a client is told in the end; that it is told something.
+async fn answer<T>(call: impl Future<Output = Result<T, ClientError>>) -> Answer {
+    match tokio::time::timeout(ANSWER_MAX, call).await {
+        Ok(Ok(_)) => Ok(()),
+        Ok(Err(error)) => Err(error.to_string()),
+        Err(_) => Err("no answer".to_owned()),
     }
 }
 

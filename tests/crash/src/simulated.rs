@@ -77,6 +77,8 @@ struct State {
     outage: Option<Outage>,
     /// Faults that took effect and are over.
     effects: Vec<(Fault, String)>,
+    /// What could not be seen, and why.
+    unseen: Vec<String>,
 }
 
 /// A fault of the disk that goes on.
@@ -91,18 +93,23 @@ impl SimulatedStore {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks at what is stored; nothing if there is no power.
-    fn look<T>(&self, look: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Option<T> {
+    /// Looks at what is stored. Who only looks, while there is power, sees everything: what cannot be seen is a flaw.
+    fn look<T>(&self, what: &str, look: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Option<T> {
         if self.disk.is_dark() {
+            self.state().unseen.push(format!("{what} cannot be seen without power"));
             return None;
         }
         let mut conn = self.look.lock().unwrap_or_else(PoisonError::into_inner);
-        self.disk.quietly(|| {
-            let conn = conn.get_or_insert_with(|| {
+        let seen = self.disk.quietly(|| {
+            if conn.is_none() {
                 let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-                Connection::open_with_flags_and_vfs(&self.file, flags, self.vfs.name()).unwrap()
-            });
-            Some(look(conn).expect("who only looks sees everything"))
+                *conn = Some(Connection::open_with_flags_and_vfs(&self.file, flags, self.vfs.name())?);
+            }
+            conn.as_ref().map(look).transpose()
+        });
+        seen.unwrap_or_else(|error| {
+            self.state().unseen.push(format!("{what} cannot be seen: {error}"));
+            None
         })
     }
 
@@ -157,8 +164,12 @@ impl Store for SimulatedStore {
             LockKind::Orchestration => "SELECT locked_until_ms FROM instances WHERE lock_token = ?1",
             LockKind::WorkItem => "SELECT locked_until_ms FROM worker_queue WHERE lock_token = ?1",
         };
+        // A lock that was handed out when the power failed is as void as its holder is dead.
+        if self.disk.is_dark() {
+            return Standing::Void;
+        }
         let until_ms: Option<i64> = self
-            .look(|conn| conn.prepare_cached(sql)?.query_row([token], |row| row.get(0)).optional())
+            .look("a lock", |conn| conn.prepare_cached(sql)?.query_row([token], |row| row.get(0)).optional())
             .flatten();
         match until_ms {
             Some(until_ms) => Standing::HeldUntil { until_ms: until_ms.cast_unsigned() },
@@ -169,13 +180,14 @@ impl Store for SimulatedStore {
     fn rows_left(&self, instance: &str) -> usize {
         const ROWS: &str = "SELECT (SELECT count(*) FROM orchestrator_queue JOIN instances USING (instance_key) \
              WHERE instance_id = ?1) + (SELECT count(*) FROM worker_queue WHERE instance_id = ?1)";
-        let rows = self.look(|conn| conn.prepare_cached(ROWS)?.query_row([instance], |row| row.get(0)));
+        let rows =
+            self.look("a queue", |conn| conn.prepare_cached(ROWS)?.query_row([instance], |row| row.get(0)));
         rows.map_or(0, |rows: i64| rows.cast_unsigned() as usize)
     }
 
     fn locked_instances(&self) -> Vec<String> {
         const LOCKED: &str = "SELECT instance_id FROM instances WHERE lock_token IS NOT NULL";
-        let locked = self.look(|conn| {
+        let locked = self.look("the locks", |conn| {
             conn.prepare_cached(LOCKED)?.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<_>>()
         });
         locked.unwrap_or_default()
@@ -183,11 +195,12 @@ impl Store for SimulatedStore {
 
     fn flaws(&self) -> Vec<String> {
         let check = |conn: &Connection| conn.query_row("PRAGMA integrity_check", [], |row| row.get(0));
-        let integrity: Option<String> = self.look(check);
-        match integrity {
-            Some(found) if found != "ok" => vec![format!("the file is damaged: {found}")],
-            _ => Vec::new(),
+        let integrity: Option<String> = self.look("the file", check);
+        let mut flaws = std::mem::take(&mut self.state().unseen);
+        if let Some(found) = integrity.filter(|found| found != "ok") {
+            flaws.push(format!("the file is damaged: {found}"));
         }
+        flaws
     }
 
     fn place(&self) -> Option<String> {

@@ -18,6 +18,8 @@ pub struct Tables {
     pub messages: Vec<Message>,
     /// Activities to run.
     pub activities: Vec<Activity>,
+    /// Why rows were set aside: whose they are cannot be told.
+    pub set_aside: Vec<String>,
 }
 
 /// One instance that exists.
@@ -68,6 +70,7 @@ impl Tables {
             executions: BTreeMap::new(),
             messages: Vec::new(),
             activities: Vec::new(),
+            set_aside: Vec::new(),
         };
         let there: i64 =
             conn.query_row("SELECT count(*) FROM sqlite_schema WHERE name = 'instances'", [], |row| {
@@ -147,6 +150,10 @@ impl Tables {
         each(conn, "SELECT instance_id, execution_id, activity_id FROM worker_queue ORDER BY seq", |row| {
             self.activities.push(Activity { of: (row.get(0)?, number(row, 1)?, number(row, 2)?) });
             Ok(())
+        })?;
+        each(conn, "SELECT reason FROM set_aside ORDER BY set_aside_key", |row| {
+            self.set_aside.push(row.get(0)?);
+            Ok(())
         })
     }
 
@@ -179,7 +186,8 @@ pub fn keep_only(conn: &Connection, instances: &BTreeSet<String>) -> rusqlite::R
         })
     };
     conn.pragma_update(None, "foreign_keys", "OFF")?;
-    for table in ["instances", "worker_queue"] {
+    conn.execute("DELETE FROM set_aside WHERE instance_id IS NULL", [])?;
+    for table in ["instances", "worker_queue", "set_aside"] {
         let mut select = conn.prepare(&format!("SELECT DISTINCT CAST(instance_id AS BLOB) FROM {table}"))?;
         let names: Vec<Vec<u8>> = select.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
         let strangers = names.iter().filter(|name| !std::str::from_utf8(name).is_ok_and(is_theirs));

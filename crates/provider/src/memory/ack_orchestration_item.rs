@@ -49,6 +49,7 @@ impl Store {
             self.push_message(item, visible_at_ms);
         }
         self.changes.check_ins.0.extend(commit.check_in);
+        self.changes.written = Some(commit.lock_token);
         // Messages that came under the lock can be fetched now.
         self.changes.orchestrator_queue = true;
         self.changed_hands.instances.insert(instance.clone());

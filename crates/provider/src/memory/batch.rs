@@ -40,6 +40,8 @@ struct OpenBatch {
     instances: BTreeSet<String>,
     held: Vec<Held>,
     early_tokens: Vec<String>,
+    /// How many turns of those have ended in it too.
+    whole_turns: usize,
     /// Nobody waits for these, so they are not lost with the batch.
     handed_back: Vec<Assigned>,
 }
@@ -57,6 +59,9 @@ impl OpenBatch {
         self.instances.append(&mut changes.instances);
         self.held.append(&mut changes.held);
         self.early_tokens.extend(changes.early.take());
+        if changes.written.take().is_some_and(|token| self.early_tokens.contains(&token)) {
+            self.whole_turns += 1;
+        }
     }
 }
 
@@ -229,11 +234,15 @@ impl MemoryProvider {
         let mut state = locked(&self.state);
         let Some(batch) = state.open.take_if(|open| Arc::ptr_eq(&open.ending, ending)) else { return };
         let OpenBatch { loss, operations, check_ins, instances, held, early_tokens, handed_back, .. } = batch;
+        let whole_turns = batch.whole_turns;
         let now = self.moment();
         let Some((before, unanswered)) = loss else {
             state.store.count_from(now, &held);
             state.store.changed_hands = super::store::ChangedHands::default();
             drop(state);
+            if let Some(batches) = &self.batches {
+                batches.fates.committed(whole_turns);
+            }
             for check_in in check_ins {
                 // Whoever ends the batch is not to blame for what goes wrong in it.
                 if catch_unwind(AssertUnwindSafe(|| check_in())).is_err() {
@@ -288,6 +297,7 @@ impl State {
             instances: BTreeSet::new(),
             held: Vec::new(),
             early_tokens: Vec::new(),
+            whole_turns: 0,
             handed_back: Vec::new(),
         }
     }

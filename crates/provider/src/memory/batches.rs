@@ -11,6 +11,9 @@ pub trait BatchFates: fmt::Debug + Send + Sync {
     /// What is to become of the batch that opens now.
     fn next(&self) -> BatchFate;
 
+    /// A batch was committed, in which so many turns were begun and committed.
+    fn committed(&self, _whole_turns: usize) {}
+
     /// A batch was lost. Told before anybody can notice.
     fn lost(&self, batch: &LostBatch);
 }

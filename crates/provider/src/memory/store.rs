@@ -59,6 +59,8 @@ pub(super) struct Changes {
     pub(super) held: Vec<Held>,
     /// The token of a turn that may be answered before the commit.
     pub(super) early: Option<String>,
+    /// The token of a turn that was written.
+    pub(super) written: Option<String>,
     /// A fetch found something that had changed hands before, see [`ChangedHands`].
     pub(super) passed_over: bool,
     /// A session that a fetch claimed which nobody had.

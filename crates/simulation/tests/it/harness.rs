@@ -2,9 +2,16 @@
 
 use everturn_simulation::{Plan, SABOTAGES, Sabotage, Theme, run, shrink};
 
+/// How many seeds may pass until each way around a lock was tried.
+const SEEDS: u64 = 10;
+
 /// What the first seed says of a store that breaks the contract in this way.
 fn violations(sabotage: Sabotage) -> Vec<String> {
-    let plan = Plan { sabotage: Some(sabotage), ..Plan::new(Theme::Storms, 1) };
+    violations_of_seed(sabotage, 1)
+}
+
+fn violations_of_seed(sabotage: Sabotage, seed: u64) -> Vec<String> {
+    let plan = Plan { sabotage: Some(sabotage), ..Plan::new(Theme::Storms, seed) };
     run(&plan).violations
 }
 
@@ -22,9 +29,13 @@ fn sabotage_is_called_by_the_promise_it_breaks() {
     for (sabotage, promise) in [
         (Sabotage::LosesMessages, "G1"),
         (Sabotage::RewritesHistory, "G2"),
+        (Sabotage::AnswersLostCommits, "G2: told committed, never landed"),
+        (Sabotage::AnswersLostCommits, "G3"),
         (Sabotage::KeepsWithdrawn, "G2"),
         (Sabotage::RunsAhead, "G3"),
         (Sabotage::ChangesOutcomes, "G3"),
+        (Sabotage::AcceptsAnyToken, "G4"),
+        (Sabotage::HandsOutLocked, "G4"),
         (Sabotage::SplitsCommits, "G5"),
         (Sabotage::ForgetsTimers, "G5"),
         (Sabotage::HastensTimers, "G6"),
@@ -34,6 +45,30 @@ fn sabotage_is_called_by_the_promise_it_breaks() {
         let named = violations.iter().any(|violation| violation.starts_with(promise));
         assert!(named, "{sabotage:?} breaks {promise}, but they say {violations:#?}");
     }
+}
+
+#[test]
+fn every_way_around_a_lock_is_noticed() {
+    const WAYS: [(Sabotage, &str); 5] = [
+        (Sabotage::AcceptsAnyToken, "G4: commit_turn succeeded"),
+        (Sabotage::AcceptsAnyToken, "G4: ack_work_item succeeded"),
+        (Sabotage::AcceptsAnyToken, "G4: renew_orchestration_item_lock succeeded"),
+        (Sabotage::HandsOutLocked, "G4: i"),
+        (Sabotage::HandsOutLocked, "G4: (\"i"),
+    ];
+    let mut unnoticed = WAYS.to_vec();
+    for seed in 1..=SEEDS {
+        if unnoticed.is_empty() {
+            return;
+        }
+        for sabotage in [Sabotage::AcceptsAnyToken, Sabotage::HandsOutLocked] {
+            let violations = violations_of_seed(sabotage, seed);
+            unnoticed.retain(|(by, way)| {
+                *by != sabotage || !violations.iter().any(|violation| violation.contains(way))
+            });
+        }
+    }
+    assert!(unnoticed.is_empty(), "{unnoticed:#?}");
 }
 
 #[test]

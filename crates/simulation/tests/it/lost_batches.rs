@@ -4,7 +4,7 @@ use everturn_simulation::{Fault, Plan, Theme, run};
 
 #[test]
 fn batches_are_lost_with_turns_that_had_begun_in_them() {
-    let (mut lost, mut with_turns) = (0, 0);
+    let (mut lost, mut with_turns, mut turns_lost) = (0, 0, 0);
     for seed in 1..=30 {
         let mut plan = Plan::new(Theme::Storms, seed);
         plan.weather.batch_ms = Some(seed % 4);
@@ -17,9 +17,12 @@ fn batches_are_lost_with_turns_that_had_begun_in_them() {
         let losses = || outcome.faults.lines().filter(|line| line.contains("LostBatch"));
         lost += losses().count();
         with_turns += losses().filter(|line| !line.contains(" 0 turns begun")).count();
+        turns_lost += outcome.counts.faults.get(&Fault::LostTurn).copied().unwrap_or_default();
     }
-    println!("{lost} batches lost in 30 worlds, {with_turns} of them with turns that had begun");
-    assert!(lost >= 300 && with_turns >= 30, "too little happened: {lost} lost, {with_turns} with turns");
+    let happened =
+        format!("{lost} batches lost, {with_turns} with turns begun, {turns_lost} turns known to be lost");
+    println!("{happened} in 30 worlds");
+    assert!(lost >= 300 && with_turns >= 30 && turns_lost >= 30, "too little happened: {happened}");
 }
 
 #[test]

@@ -1,25 +1,45 @@
 //! The proofs of `GUARANTEES.md` that need no disk and no other process.
 
-use everturn_proof::proof;
-use everturn_simulation::{Theme, prove};
+use everturn_proof::{is_cruel, proof};
+use everturn_simulation::{FAULTS, Fault, Theme, prove};
+
+/// With so many seeds every kind of fault must have come up; fewer need not have them all.
+const SEEDS_FOR_ALL: u64 = 100;
 
 /// Three nodes, everything goes wrong.
 #[test]
 fn r1_no_promise_breaks_in_any_storm() {
     let proof = proof!("R1", "r1_no_promise_breaks_in_any_storm", 500);
-    proof.run("seeds", |seed| prove(Theme::Storms, seed));
+    let counts = proof.run("seeds", |seed| prove(Theme::Storms, seed));
+    if counts.get("seeds") >= SEEDS_FOR_ALL {
+        // Under cruel settings there are no batches to be lost.
+        for fault in FAULTS.into_iter().filter(|fault| !is_cruel() || *fault != Fault::LostBatch) {
+            proof.require(&counts, &format!("{fault:?}"), 20);
+        }
+        if !is_cruel() {
+            proof.require(&counts, "LostTurn", 20);
+            proof.require(&counts, "turns in one batch", 1_000);
+        }
+    }
 }
 
 /// Clocks a day apart, set back and forth.
 #[test]
 fn r8_no_timer_is_early_or_lost_whatever_the_clocks_say() {
     let proof = proof!("R8", "r8_no_timer_is_early_or_lost_whatever_the_clocks_say", 200);
-    proof.run("seeds", |seed| prove(Theme::Clocks, seed));
+    let counts = proof.run("seeds", |seed| prove(Theme::Clocks, seed));
+    if counts.get("seeds") >= SEEDS_FOR_ALL {
+        proof.require(&counts, "StoreClock", 5 * counts.get("seeds"));
+    }
 }
 
 /// Random programs, killed again and again, come to what the model says.
 #[test]
 fn r13_random_programs_end_as_predicted() {
     let proof = proof!("R13", "r13_random_programs_end_as_predicted", 300);
-    proof.run("seeds", |seed| prove(Theme::Programs, seed));
+    let counts = proof.run("seeds", |seed| prove(Theme::Programs, seed));
+    if counts.get("seeds") >= SEEDS_FOR_ALL {
+        let crashes = counts.get("CrashBefore") + counts.get("CrashAfter");
+        assert!(crashes >= 100, "{crashes} crashes only");
+    }
 }

@@ -143,10 +143,16 @@ impl Disk {
 
     /// Looks at what is there, on the thread on which everything else happens: no call of it counts, and none fails.
     pub fn quietly<T>(&self, look: impl FnOnce() -> T) -> T {
+        /// Also if whoever looks panics.
+        struct Quiet<'a>(&'a Disk);
+        impl Drop for Quiet<'_> {
+            fn drop(&mut self) {
+                self.0.state().quiet = false;
+            }
+        }
         self.state().quiet = true;
-        let seen = look();
-        self.state().quiet = false;
-        seen
+        let _quiet = Quiet(self);
+        look()
     }
 
     /// Starts the machine again, with what survived. The power stays on until it is cut anew.

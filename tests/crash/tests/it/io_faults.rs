@@ -1,7 +1,8 @@
 //! R3: every I/O call of a set of scenarios fails, once and for good.
 
+use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use everturn::OrchestrationStatus;
@@ -14,10 +15,8 @@ use everturn_crash_tests::machine::{End, Machine, Setup};
 use everturn_crash_tests::plan::Plan;
 use everturn_crash_tests::sim_time::SimTime;
 use everturn_crash_tests::tables::Tables;
-use everturn_crash_tests::tally::Tally;
 use everturn_crash_tests::vfs::Vfs;
-use everturn_crash_tests::watchdog::watched;
-use everturn_proof::{Counts, proof};
+use everturn_proof::{Counts, proof, watched};
 use everturn_sqlite::{SqliteOptions, SqliteProvider};
 
 use crate::power_cuts::{SCRATCH, inspect, machine};
@@ -37,8 +36,14 @@ const KINDS: [(Class, bool); 5] = [
 /// One scenario is this many cases, each with every so-manieth of its calls: together all of them.
 const SLICES: u64 = 32;
 
+/// So many of a hundred lasting faults do not end while the machine is on.
+const FOR_GOOD_PERCENT: u64 = 10;
+
+/// What SQLite says of a disk that fails.
+const REASONS: [&str; 3] = ["disk I/O error", "database or disk is full", "unable to open database file"];
+
 /// A slice of a scenario: first undisturbed, then with every fault at its share of the calls.
-fn slice(seed: u64, tally: &Tally) -> Result<Counts, String> {
+fn slice(seed: u64, swept: &Mutex<BTreeMap<u64, u64>>) -> Result<Counts, String> {
     let (scenario, slice) = (seed.wrapping_sub(1) / SLICES, seed.wrapping_sub(1) % SLICES);
     let calls = watched(format!("R3, seed {seed}, without a fault"), || undisturbed(scenario))?;
     let mut counts = Counts::default();
@@ -47,12 +52,20 @@ fn slice(seed: u64, tally: &Tally) -> Result<Counts, String> {
         for at in (0..calls.of(class)).filter(|at| at % SLICES == slice) {
             for lasting in [false, true] {
                 let fault = Fault { class, at, lasting, full };
-                let what = format!("R3, seed {seed}, {fault:?}");
-                let run = watched(what, || disturbed(scenario, fault, &mut chance, tally));
+                let ends = !lasting || !chance.percent(FOR_GOOD_PERCENT);
+                let what = format!("R3, seed {seed}, {fault:?}{}", if ends { "" } else { ", for good" });
+                let run = watched(what, || {
+                    let run = if ends { disturbed } else { never_mended };
+                    run(scenario, fault, &mut chance)
+                });
                 counts.add_all(&run.map_err(|failure| format!("{fault:?}: {failure}"))?);
             }
         }
     }
+    let mut swept = swept.lock().unwrap();
+    let slices = swept.entry(scenario).or_default();
+    *slices += 1;
+    counts.add("scenarios with every call", u64::from(*slices == SLICES));
     Ok(counts)
 }
 
@@ -82,9 +95,8 @@ async fn recover(disk: Arc<Disk>, outage: Duration, cut_after: Option<u64>) {
     }
 }
 
-fn disturbed(scenario: u64, fault: Fault, chance: &mut Chance, tally: &Tally) -> Result<Counts, String> {
+fn disturbed(scenario: u64, fault: Fault, chance: &mut Chance) -> Result<Counts, String> {
     let mut machine = machine_of(scenario);
-    let _tallied = tally.case(&machine.ledger);
     let mut counts = Counts::default();
     // Short, or longer than most locks last.
     let longest_ms = if chance.percent(80) { 300 } else { 3_000 };
@@ -92,11 +104,7 @@ fn disturbed(scenario: u64, fault: Fault, chance: &mut Chance, tally: &Tally) ->
     let cut_after = chance.percent(25).then(|| chance.below(60));
     machine.disk.inject(fault);
     let end = machine.live(|disk| recover(disk, outage, cut_after));
-    let hit = machine.disk.heal();
-    let hit_at_work = machine.faults_at_work();
-    counts.add("faults at work", u64::from(hit_at_work > 0));
-    counts.add("faults while opening or closing", u64::from(hit > 0 && hit_at_work == 0));
-    counts.add("calls that failed at work", hit_at_work);
+    heal(&machine, &mut counts);
     let mut inspector = Inspector::default();
     match end {
         End::Finished => {}
@@ -112,16 +120,66 @@ fn disturbed(scenario: u64, fault: Fault, chance: &mut Chance, tally: &Tally) ->
             inspect(&machine, &mut inspector)?;
             live_on(&mut machine)?;
         }
-        stuck @ End::Stuck(_) => return Err(format!("{stuck:?}\n  {}", machine.describe())),
+        other => return Err(format!("{other:?}\n  {}", machine.describe())),
     }
     let tables = inspect(&machine, &mut inspector)?;
     finish(&machine, &mut inspector, &tables, &mut counts)?;
     Ok(counts)
 }
 
-/// An error that says what was being done and what SQLite made of it.
+/// The fault is over; counts what it did.
+fn heal(machine: &Machine, counts: &mut Counts) {
+    let hit = machine.disk.heal();
+    let hit_at_work = machine.faults_at_work();
+    counts.add("faults at work", u64::from(hit_at_work > 0));
+    counts.add("faults while opening or closing", u64::from(hit > 0 && hit_at_work == 0));
+    counts.add("calls that failed at work", hit_at_work);
+}
+
+/// The fault lasts until the machine is off: clients are told so, everything can be closed, and nothing is lost.
+fn never_mended(scenario: u64, fault: Fault, chance: &mut Chance) -> Result<Counts, String> {
+    let mut machine = machine_of(scenario);
+    let mut counts = Counts::default();
+    machine.fails_for_good = true;
+    machine.disk.inject(fault);
+    let end = machine.live(|_| async {});
+    heal(&machine, &mut counts);
+    match end {
+        End::Finished => counts.add("faults for good that nobody noticed", 1),
+        End::NotOpened(error) => {
+            clear(&error)?;
+            counts.add("openings refused", 1);
+        }
+        End::GivenUp { writes, reads } => {
+            counts.add("faults for good at work", 1);
+            let must_fail = matches!(fault.class, Class::Write | Class::Sync);
+            if must_fail && writes.iter().any(Result::is_ok) {
+                return Err("something was accepted by a disk that takes nothing".to_owned());
+            }
+            for error in writes.iter().chain(&reads).filter_map(|answer| answer.as_ref().err()) {
+                clear(error)?;
+                counts.add("calls of clients refused for good", 1);
+            }
+        }
+        other => return Err(format!("for good: {other:?}\n  {}", machine.describe())),
+    }
+    if chance.percent(50) {
+        machine.disk.cut_power();
+        machine.disk.restart();
+    }
+    let mut inspector = Inspector::default();
+    inspect(&machine, &mut inspector)?;
+    live_on(&mut machine)?;
+    let tables = inspect(&machine, &mut inspector)?;
+    finish(&machine, &mut inspector, &tables, &mut counts)?;
+    Ok(counts)
+}
+
+/// An error that says what was being done, and then what SQLite made of it.
 fn clear(error: &str) -> Result<(), String> {
-    if error.contains(": ") { Ok(()) } else { Err(format!("not a clear error: {error}")) }
+    let doing = REASONS.iter().find_map(|reason| error.split_once(reason)).map(|(doing, _)| doing);
+    let is_clear = doing.and_then(|doing| doing.strip_suffix(": ")).is_some_and(|doing| !doing.is_empty());
+    if is_clear { Ok(()) } else { Err(format!("not a clear error: {error}")) }
 }
 
 /// The fault is over: the machine starts again and everything ends well.
@@ -143,6 +201,7 @@ pub(crate) fn finish(
     let events: usize = tables.executions.values().map(|execution| execution.events.len()).sum();
     counts.add("cases", 1);
     counts.add("nodes", machine.setup.nodes as u64);
+    counts.add("cases with three nodes", u64::from(machine.setup.nodes == 3));
     counts.add("turns", known.turns);
     counts.add("instances", known.instances.len() as u64);
     counts.add("finished", known.instances.values().filter(|told| told.outcome.is_some()).count() as u64);
@@ -155,13 +214,16 @@ pub(crate) fn finish(
 #[test]
 fn r3_every_call_may_fail_once_and_for_good() {
     let proof = proof!("R3", "r3_every_call_may_fail_once_and_for_good", 10_000);
-    let tally = Tally::default();
-    let counts = proof.run("faults at work", |seed| slice(seed, &tally));
-    tally.require_finished().unwrap();
-    proof.require(&counts, "turns", counts.get("faults at work") * 2);
-    proof.require(&counts, "activity runs", counts.get("faults at work"));
-    if counts.get("faults at work") >= 10_000 {
-        proof.require(&counts, "nodes", counts.get("cases") * 5 / 4);
+    let swept = Mutex::default();
+    let counts = proof.run("faults at work", |seed| slice(seed, &swept));
+    let faults = counts.get("faults at work");
+    proof.require(&counts, "turns", faults * if faults >= 1_000 { 6 } else { 2 });
+    proof.require(&counts, "activity runs", faults * if faults >= 1_000 { 3 } else { 1 });
+    if faults >= 10_000 {
+        proof.require(&counts, "nodes", counts.get("cases") * 7 / 5);
+        proof.require(&counts, "scenarios with every call", 1);
+        proof.require(&counts, "faults for good at work", faults / 50);
+        proof.require(&counts, "calls of clients refused for good", faults / 50);
     }
 }
 
@@ -169,7 +231,7 @@ fn r3_every_call_may_fail_once_and_for_good() {
 fn work_goes_on_after_an_outage_with_one_operation_a_commit() {
     for seed in 0..3 {
         let fault = Fault { class: Class::Write, at: 33, lasting: true, full: false };
-        disturbed(1, fault, &mut Chance::new(seed), &Tally::default()).unwrap();
+        disturbed(1, fault, &mut Chance::new(seed)).unwrap();
     }
 }
 

@@ -14,6 +14,5 @@ mod io_faults;
 mod kills;
 mod power_cuts;
 mod process;
-mod rules;
 mod simulation;
 mod zombies;
