@@ -130,7 +130,12 @@ pub const CATALOGUE: &[Planted] = &[
         &["is in 0 places", "is at None, and has Some("],
     ),
     planted(Bug::AnsweredBeforeCommit, "G1: Ok is a promise", POWER_CUTS, &[GONE]),
-    planted(Bug::LostBatchAnswered, "G1: Ok is a promise", IO_FAULTS, &[GONE, "Stuck("]),
+    planted(
+        Bug::LostBatchAnswered,
+        "G1: Ok is a promise",
+        IO_FAULTS,
+        &[GONE, "Stuck(", "something was accepted by a disk that takes nothing"],
+    ),
     planted(
         Bug::ActivityBeforeCommit,
         "G3: no activity runs for a turn that did not commit",

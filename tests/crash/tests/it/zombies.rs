@@ -109,3 +109,9 @@ fn r6_whoever_was_stopped_past_its_locks_cannot_commit() {
     }
     proof.require(&counts, "turns", stops * 18);
 }
+
+/// A long run found it on a busy machine: a process died of "database is locked" while it opened the file.
+#[test]
+fn a_seed_that_once_broke_something() {
+    case(1_794_813_448_000_003).unwrap();
+}
