@@ -93,7 +93,6 @@ fn r15_every_planted_bug_is_caught() {
     });
     let failures = failures.into_inner().unwrap();
     let (tried, caught) = (CATALOGUE.len(), CATALOGUE.len() - failures.len());
-    let took = began.elapsed();
     let seconds = took.as_secs_f64();
     let mut counts = Counts::default();
     counts.add("bugs planted", Bug::ALL.len() as u64);
