@@ -286,9 +286,7 @@ impl Machine {
         if !self.fails_for_good {
             std::future::pending::<()>().await;
         }
-        while self.disk.faults_hit() == 0 {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+        self.disk.fault_struck().await;
         tokio::time::sleep(HOPE).await;
         let known = self.ledger.known().instances;
         let (instance, told) = known.first_key_value().expect("a machine that fails has instances");

@@ -9,6 +9,7 @@ mod calls;
 mod locks;
 
 use std::collections::{BTreeMap, HashMap};
+use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -35,6 +36,8 @@ pub struct Disk {
     state: Mutex<State>,
     sync_us: AtomicU64,
     went_dark: Notify,
+    /// A call failed.
+    failed: Notify,
 }
 
 struct State {
@@ -94,7 +97,12 @@ impl Disk {
             bytes_max: None,
             quiet: false,
         };
-        Self { state: Mutex::new(state), sync_us: AtomicU64::new(0), went_dark: Notify::new() }
+        Self {
+            state: Mutex::new(state),
+            sync_us: AtomicU64::new(0),
+            went_dark: Notify::new(),
+            failed: Notify::new(),
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -181,6 +189,18 @@ impl Disk {
         self.state().faults_hit
     }
 
+    /// Returns when the injected fault has struck for the first time.
+    pub async fn fault_struck(&self) {
+        loop {
+            let mut failed = pin!(self.failed.notified());
+            failed.as_mut().enable();
+            if self.faults_hit() > 0 {
+                return;
+            }
+            failed.await;
+        }
+    }
+
     /// Lets every sync take so long, in real time.
     pub fn set_sync_us(&self, sync_us: u64) {
         self.sync_us.store(sync_us, Ordering::Relaxed);
@@ -230,6 +250,8 @@ impl Disk {
         if let Some(code) = state.fault.as_mut().and_then(|fault| fault.strikes(call, calls)) {
             state.faults_hit += 1;
             fail(&mut state);
+            drop(state);
+            self.failed.notify_waiters();
             return Err(code);
         }
         run(&mut state)

@@ -85,9 +85,7 @@ fn undisturbed(scenario: u64) -> Result<Calls, String> {
 
 /// Ends the fault some time after it first struck; may cut the power then.
 async fn recover(disk: Arc<Disk>, outage: Duration, cut_after: Option<u64>) {
-    while disk.faults_hit() == 0 {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    disk.fault_struck().await;
     tokio::time::sleep(outage).await;
     disk.heal();
     if let Some(calls) = cut_after {
