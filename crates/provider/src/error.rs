@@ -37,6 +37,7 @@ enum Kind {
     StillRunning,
     SubOrchestration,
     Damaged,
+    Unsupported,
 }
 
 impl ProviderError {
@@ -78,6 +79,11 @@ impl ProviderError {
     /// A stored record cannot be read.
     pub fn damaged(operation: impl Into<String>, message: impl Into<String>) -> Self {
         Self::of_kind(Kind::Damaged, operation, message, false)
+    }
+
+    /// The store cannot do this: it lacks the feature.
+    pub fn unsupported(operation: impl Into<String>, message: impl Into<String>) -> Self {
+        Self::of_kind(Kind::Unsupported, operation, message, false)
     }
 
     fn of_kind(
@@ -129,6 +135,11 @@ impl ProviderError {
     /// Whether a stored record cannot be read.
     pub fn is_damaged(&self) -> bool {
         self.kind == Kind::Damaged
+    }
+
+    /// Whether the store lacks the feature.
+    pub fn is_unsupported(&self) -> bool {
+        self.kind == Kind::Unsupported
     }
 
     /// The same error as it is recorded in a history.

@@ -13,6 +13,8 @@ use crate::clock::system_wall_ms;
 use crate::error::ProviderError;
 use crate::locks::{LockKind, LockRenewal};
 use crate::management::ProviderAdmin;
+use crate::plain_store::status_of;
+use crate::store::Store;
 use crate::tags::TagFilter;
 use crate::types::{
     DispatcherCapabilityFilter, ExecutionMetadata, OrchestrationItem, ScheduledActivityIdentifier,
@@ -143,6 +145,14 @@ pub trait Provider: Any + Send + Sync {
         delay: Option<Duration>,
     ) -> Result<(), ProviderError>;
 
+    /// This provider as a [`Store`], if it is one; else the engine uses the plain verbs.
+    ///
+    /// A wrapper returns a *wrapped* store or `None`. A wrapper that forwards this call is bypassed: the engine would talk
+    /// to the wrapped provider directly.
+    fn as_store(self: Arc<Self>) -> Option<Arc<dyn Store>> {
+        None
+    }
+
     /// The management side of this provider, if it has one.
     fn as_management_capability(&self) -> Option<&dyn ProviderAdmin> {
         None
@@ -262,38 +272,5 @@ pub trait Provider: Any + Send + Sync {
             EventKind::OrchestrationStarted { name, version, .. } => Some((name, version)),
             _ => None,
         }))
-    }
-}
-
-/// The status that a latest execution's history shows: its last terminal event wins.
-pub fn status_of(
-    history: &[Event],
-    custom_status: Option<String>,
-    custom_status_version: u64,
-) -> OrchestrationStatus {
-    for event in history.iter().rev() {
-        match &event.kind {
-            EventKind::OrchestrationCompleted { output } => {
-                return OrchestrationStatus::Completed {
-                    output: output.clone(),
-                    custom_status,
-                    custom_status_version,
-                };
-            }
-            EventKind::OrchestrationFailed { details } => {
-                return OrchestrationStatus::Failed {
-                    details: details.clone(),
-                    custom_status,
-                    custom_status_version,
-                };
-            }
-            _ => {}
-        }
-    }
-    let started = history.iter().any(|event| matches!(event.kind, EventKind::OrchestrationStarted { .. }));
-    if started {
-        OrchestrationStatus::Running { custom_status, custom_status_version }
-    } else {
-        OrchestrationStatus::NotFound
     }
 }
