@@ -32,7 +32,7 @@ async fn describe(ctx: ActivityContext, _input: String) -> Result<String, String
 }
 
 #[tokio::test]
-async fn an_activity_knows_whose_it_is_and_who_runs_it() {
+async fn an_activity_knows_its_instance_and_its_worker() {
     let activities = ActivityRegistry::builder().register("describe", describe).build();
     let orchestrations = OrchestrationRegistry::builder()
         .register_versioned("order", "1.2.0", |ctx: OrchestrationContext, _input: String| async move {
@@ -59,7 +59,7 @@ async fn the_engines_own_activities_work_with_an_empty_registry() {
         .register("ask", |ctx: OrchestrationContext, _input: String| async move {
             let guid = ctx.new_guid().await?;
             let now = ctx.utc_now().await?;
-            let other = ctx.get_kv_value_from_instance("nobody", "key").await?;
+            let other = ctx.get_kv_value_from_instance("unknown", "key").await?;
             let since_epoch = now.duration_since(std::time::UNIX_EPOCH).map_err(|error| error.to_string())?;
             Ok(format!("{} {} {other:?}", guid.len(), since_epoch > Duration::ZERO))
         })

@@ -8,27 +8,27 @@ use everturn::{ActivityContext, EventKind, OrchestrationContext, RuntimeOptions}
 use tokio::sync::Semaphore;
 
 use crate::node_under_test::{NodeUnderTest, PATIENCE};
-use crate::stores::{Store, on_every_store};
+use crate::stores::{TestStore, on_every_store};
 use crate::tampering_store::TamperingStore;
 
 on_every_store!(
-    a_select_loser_hears_of_its_cancellation,
+    a_select_loser_is_cancelled,
     a_dropped_future_cancels_its_activity,
     a_cancelled_instance_cancels_its_activities,
     a_failing_orchestration_cancels_its_activities,
     continue_as_new_cancels_the_activities_of_the_old_execution,
     fifty_outstanding_activities_are_cancelled_in_one_ack,
-    activities_nobody_fetched_are_deleted_with_the_turn,
+    unfetched_activities_are_deleted_with_the_turn,
 );
 
-/// Activities `Wait` run until they are cancelled; the semaphores count starts and cancellations.
-struct Waiting {
+/// The activity `Wait` runs until it is cancelled. The semaphores count starts and cancellations.
+struct WaitingActivity {
     started: Arc<Semaphore>,
     cancelled: Arc<Semaphore>,
     registry: ActivityRegistry,
 }
 
-fn waiting() -> Waiting {
+fn waiting() -> WaitingActivity {
     let (started, cancelled) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
     let (starts, cancels) = (Arc::clone(&started), Arc::clone(&cancelled));
     let registry = ActivityRegistry::builder()
@@ -42,15 +42,15 @@ fn waiting() -> Waiting {
             }
         })
         .build();
-    Waiting { started, cancelled, registry }
+    WaitingActivity { started, cancelled, registry }
 }
 
 async fn count(semaphore: &Semaphore, permits: u32) {
     tokio::time::timeout(PATIENCE, semaphore.acquire_many(permits)).await.expect("in time").unwrap().forget();
 }
 
-/// Runs an orchestration with one waiting activity, lets `trigger` make it unwanted, and expects it to hear of that.
-async fn hears_of_it<F, Fut>(store: Store, orchestration: F, trigger: &str, reason: &str)
+/// Runs an orchestration with one waiting activity, sends `trigger`, and expects the activity to be cancelled for `reason`.
+async fn is_cancelled_with_reason<F, Fut>(store: TestStore, orchestration: F, trigger: &str, reason: &str)
 where
     F: Fn(OrchestrationContext, String) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Result<String, String>> + Send + 'static,
@@ -83,17 +83,17 @@ where
     node.runtime.shutdown(None).await;
 }
 
-async fn a_select_loser_hears_of_its_cancellation(store: Store) {
+async fn a_select_loser_is_cancelled(store: TestStore) {
     let orchestration = |ctx: OrchestrationContext, _: String| async move {
         let (activity, signal) = (ctx.schedule_activity("Wait", ""), ctx.schedule_wait("go"));
         ctx.select2(activity, signal).await;
         ctx.schedule_timer(Duration::from_millis(1)).await;
         Ok(String::new())
     };
-    hears_of_it(store, orchestration, "go", "dropped_future").await;
+    is_cancelled_with_reason(store, orchestration, "go", "dropped_future").await;
 }
 
-async fn a_dropped_future_cancels_its_activity(store: Store) {
+async fn a_dropped_future_cancels_its_activity(store: TestStore) {
     let orchestration = |ctx: OrchestrationContext, _: String| async move {
         let activity = ctx.schedule_activity("Wait", "");
         ctx.schedule_wait("go").await;
@@ -101,25 +101,25 @@ async fn a_dropped_future_cancels_its_activity(store: Store) {
         ctx.schedule_timer(Duration::from_millis(1)).await;
         Ok(String::new())
     };
-    hears_of_it(store, orchestration, "go", "dropped_future").await;
+    is_cancelled_with_reason(store, orchestration, "go", "dropped_future").await;
 }
 
-async fn a_cancelled_instance_cancels_its_activities(store: Store) {
+async fn a_cancelled_instance_cancels_its_activities(store: TestStore) {
     let orchestration =
         |ctx: OrchestrationContext, _: String| async move { ctx.schedule_activity("Wait", "").await };
-    hears_of_it(store, orchestration, "cancel", "orchestration_terminal_failed").await;
+    is_cancelled_with_reason(store, orchestration, "cancel", "orchestration_terminal_failed").await;
 }
 
-async fn a_failing_orchestration_cancels_its_activities(store: Store) {
+async fn a_failing_orchestration_cancels_its_activities(store: TestStore) {
     let orchestration = |ctx: OrchestrationContext, _: String| async move {
         std::mem::forget(ctx.schedule_activity("Wait", ""));
         ctx.schedule_wait("go").await;
         Err("on purpose".to_owned())
     };
-    hears_of_it(store, orchestration, "go", "orchestration_terminal_failed").await;
+    is_cancelled_with_reason(store, orchestration, "go", "orchestration_terminal_failed").await;
 }
 
-async fn continue_as_new_cancels_the_activities_of_the_old_execution(store: Store) {
+async fn continue_as_new_cancels_the_activities_of_the_old_execution(store: TestStore) {
     let orchestration = |ctx: OrchestrationContext, input: String| async move {
         if input == "second" {
             return Ok(input);
@@ -128,10 +128,10 @@ async fn continue_as_new_cancels_the_activities_of_the_old_execution(store: Stor
         ctx.schedule_wait("go").await;
         ctx.continue_as_new("second").await
     };
-    hears_of_it(store, orchestration, "go", "orchestration_terminal_continued_as_new").await;
+    is_cancelled_with_reason(store, orchestration, "go", "orchestration_terminal_continued_as_new").await;
 }
 
-async fn fifty_outstanding_activities_are_cancelled_in_one_ack(store: Store) {
+async fn fifty_outstanding_activities_are_cancelled_in_one_ack(store: TestStore) {
     let waiting = waiting();
     let orchestrations = OrchestrationRegistry::builder()
         .register("Test", |ctx: OrchestrationContext, _: String| async move {
@@ -164,10 +164,10 @@ async fn fifty_outstanding_activities_are_cancelled_in_one_ack(store: Store) {
     assert_eq!(per_commit, [50], "one commit carries them all");
 }
 
-async fn activities_nobody_fetched_are_deleted_with_the_turn(store: Store) {
+async fn unfetched_activities_are_deleted_with_the_turn(store: TestStore) {
     let orchestrations = OrchestrationRegistry::builder()
         .register("Test", |ctx: OrchestrationContext, _: String| async move {
-            let activity = ctx.schedule_activity("Wait", "").with_tag("nobody-serves-this");
+            let activity = ctx.schedule_activity("Wait", "").with_tag("unserved");
             let signal = ctx.schedule_wait("go");
             ctx.set_custom_status("waiting");
             ctx.select2(activity, signal).await;
@@ -178,7 +178,7 @@ async fn activities_nobody_fetched_are_deleted_with_the_turn(store: Store) {
         NodeUnderTest::start(store.provider(), waiting().registry, orchestrations, RuntimeOptions::default())
             .await;
     node.client.start_orchestration("one", "Test", "").await.unwrap();
-    node.says("one", "waiting").await;
+    node.until_status("one", "waiting").await;
     assert_eq!(node.client.get_queue_depths().await.unwrap().worker_queue, 1);
     node.client.raise_event("one", "go", "").await.unwrap();
     assert_eq!(node.output_of("one").await, "left");

@@ -13,9 +13,9 @@ use crate::node_under_test::{NodeUnderTest, memory, quick, until};
 use crate::tampering_store::TamperingStore;
 
 #[derive(Clone)]
-struct Seen {
+struct ActivityCounts {
     started: Arc<Semaphore>,
-    heard: Arc<AtomicUsize>,
+    cancelled: Arc<AtomicUsize>,
     dropped: Arc<AtomicUsize>,
 }
 
@@ -27,25 +27,25 @@ impl Drop for CountDrop {
     }
 }
 
-impl Seen {
+impl ActivityCounts {
     fn new() -> Self {
-        Self { started: Arc::new(Semaphore::new(0)), heard: Arc::default(), dropped: Arc::default() }
+        Self { started: Arc::new(Semaphore::new(0)), cancelled: Arc::default(), dropped: Arc::default() }
     }
 
     fn activities(&self) -> ActivityRegistry {
-        let (polite, deaf) = (self.clone(), self.clone());
+        let (listens, ignores) = (self.clone(), self.clone());
         ActivityRegistry::builder()
-            .register("Polite", move |ctx: ActivityContext, _: String| {
-                let seen = polite.clone();
+            .register("Listens", move |ctx: ActivityContext, _: String| {
+                let seen = listens.clone();
                 async move {
                     seen.started.add_permits(1);
                     ctx.cancelled().await;
-                    seen.heard.fetch_add(1, Ordering::SeqCst);
+                    seen.cancelled.fetch_add(1, Ordering::SeqCst);
                     Ok("too late".to_owned())
                 }
             })
-            .register("Deaf", move |_ctx: ActivityContext, _: String| {
-                let seen = deaf.clone();
+            .register("IgnoresCancellation", move |_ctx: ActivityContext, _: String| {
+                let seen = ignores.clone();
                 async move {
                     let _dropped = CountDrop(Arc::clone(&seen.dropped));
                     seen.started.add_permits(1);
@@ -68,8 +68,8 @@ fn orchestrations() -> OrchestrationRegistry {
         .build()
 }
 
-/// Lock timeouts are long, so whatever is heard soon was not heard through a renewal.
-async fn racing(activity: &str, seen: &Seen, options: RuntimeOptions) -> NodeUnderTest {
+/// Lock timeouts are long, so a cancellation that arrives soon did not come through a renewal.
+async fn racing(activity: &str, seen: &ActivityCounts, options: RuntimeOptions) -> NodeUnderTest {
     let node = NodeUnderTest::start(memory(), seen.activities(), orchestrations(), options).await;
     node.client.start_orchestration("i", "Race", activity).await.unwrap();
     seen.started.acquire().await.unwrap().forget();
@@ -77,13 +77,13 @@ async fn racing(activity: &str, seen: &Seen, options: RuntimeOptions) -> NodeUnd
 }
 
 #[tokio::test]
-async fn the_loser_of_a_race_hears_at_once_in_the_same_process() {
-    let seen = Seen::new();
-    let node = racing("Polite", &seen, quick()).await;
+async fn the_loser_of_a_race_is_cancelled_at_once_in_the_same_process() {
+    let seen = ActivityCounts::new();
+    let node = racing("Listens", &seen, quick()).await;
     let began = Instant::now();
     node.client.raise_event("i", "go", "won").await.unwrap();
     assert_eq!(node.output_of("i").await, "won");
-    until("the activity hears", async || seen.heard.load(Ordering::SeqCst) == 1).await;
+    until("the activity is cancelled", async || seen.cancelled.load(Ordering::SeqCst) == 1).await;
     assert!(began.elapsed() < Duration::from_secs(10), "not through a lock renewal");
     let completed = node.runtime.metrics_snapshot().unwrap().activity_success;
     assert_eq!(completed, 0);
@@ -92,43 +92,43 @@ async fn the_loser_of_a_race_hears_at_once_in_the_same_process() {
 
 #[tokio::test]
 async fn a_cancelled_instance_cancels_its_activities() {
-    let seen = Seen::new();
-    let node = racing("Polite", &seen, quick()).await;
+    let seen = ActivityCounts::new();
+    let node = racing("Listens", &seen, quick()).await;
     node.client.cancel_instance("i", "enough").await.unwrap();
     assert_eq!(node.failure_of("i").await.display_message(), "canceled: enough");
-    until("the activity hears", async || seen.heard.load(Ordering::SeqCst) == 1).await;
+    until("the activity is cancelled", async || seen.cancelled.load(Ordering::SeqCst) == 1).await;
     node.runtime.shutdown(None).await;
 }
 
 #[tokio::test]
-async fn an_activity_that_does_not_listen_is_aborted_after_its_grace() {
-    let seen = Seen::new();
+async fn an_activity_that_ignores_cancellation_is_aborted_after_its_grace() {
+    let seen = ActivityCounts::new();
     let options = RuntimeOptions { activity_cancellation_grace_period: Duration::from_millis(30), ..quick() };
-    let node = racing("Deaf", &seen, options).await;
+    let node = racing("IgnoresCancellation", &seen, options).await;
     node.client.raise_event("i", "go", "won").await.unwrap();
-    until("the activity is gone", async || seen.dropped.load(Ordering::SeqCst) == 1).await;
+    until("the activity is dropped", async || seen.dropped.load(Ordering::SeqCst) == 1).await;
     node.runtime.shutdown(None).await;
 }
 
 #[tokio::test]
-async fn another_process_hears_at_its_next_renewal() {
-    let (store, seen) = (memory(), Seen::new());
+async fn another_process_learns_at_its_next_renewal() {
+    let (store, seen) = (memory(), ActivityCounts::new());
     let short = RuntimeOptions { worker_lock_timeout: Duration::from_millis(200), ..quick() };
     let worker_only = RuntimeOptions { orchestration_concurrency: 0, ..short.clone() };
     let turns_only = RuntimeOptions { worker_concurrency: 0, ..short };
     let worker = NodeUnderTest::start(store.clone(), seen.activities(), orchestrations(), worker_only).await;
     let turns = NodeUnderTest::start(store, ActivityRegistry::default(), orchestrations(), turns_only).await;
-    turns.client.start_orchestration("i", "Race", "Polite").await.unwrap();
+    turns.client.start_orchestration("i", "Race", "Listens").await.unwrap();
     seen.started.acquire().await.unwrap().forget();
     turns.client.raise_event("i", "go", "won").await.unwrap();
     assert_eq!(turns.output_of("i").await, "won");
-    until("the activity hears", async || seen.heard.load(Ordering::SeqCst) == 1).await;
+    until("the activity is cancelled", async || seen.cancelled.load(Ordering::SeqCst) == 1).await;
     worker.runtime.shutdown(None).await;
     turns.runtime.shutdown(None).await;
 }
 
 #[tokio::test]
-async fn a_user_who_cancels_the_token_cancels_only_for_himself() {
+async fn an_activity_that_cancels_its_own_token_still_completes() {
     let activities = ActivityRegistry::builder()
         .register("SelfCancel", |ctx: ActivityContext, _: String| async move {
             ctx.cancellation_token().cancel();
@@ -143,7 +143,7 @@ async fn a_user_who_cancels_the_token_cancels_only_for_himself() {
 }
 
 #[tokio::test]
-async fn an_activity_longer_than_its_lock_runs_once_and_transient_renewal_errors_do_not_hurt() {
+async fn an_activity_longer_than_its_lock_runs_once_despite_transient_renewal_errors() {
     let runs = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&runs);
     let activities = ActivityRegistry::builder()
@@ -172,11 +172,11 @@ async fn an_activity_longer_than_its_lock_runs_once_and_transient_renewal_errors
 }
 
 #[tokio::test]
-async fn an_outcome_that_cannot_be_stored_gives_the_activity_back() {
+async fn an_activity_whose_outcome_cannot_be_stored_is_abandoned() {
     let activities = ActivityRegistry::builder()
         .register("Echo", |_ctx: ActivityContext, _: String| async move { Ok("second time".to_owned()) })
         .build();
-    // Giving it back fails at first too; nobody waits for the lock's thirty seconds because of that.
+    // The first two abandons fail as well. They are retried, and the lock does not have to expire.
     let (acks, abandons) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let store = TamperingStore::new(memory(), move |operation| {
         let fails = match operation {
@@ -196,8 +196,8 @@ async fn an_outcome_that_cannot_be_stored_gives_the_activity_back() {
 }
 
 #[tokio::test]
-async fn a_lock_that_ran_out_unheard_does_not_take_the_activity_off_the_queue() {
-    let seen = Seen::new();
+async fn a_lock_that_expired_during_an_outage_leaves_the_activity_in_the_queue() {
+    let seen = ActivityCounts::new();
     let failing = Arc::new(AtomicBool::new(true));
     let fails = Arc::clone(&failing);
     let store = TamperingStore::new(memory(), move |operation| {
@@ -206,8 +206,9 @@ async fn a_lock_that_ran_out_unheard_does_not_take_the_activity_off_the_queue() 
     });
     let options = RuntimeOptions { worker_lock_timeout: Duration::from_millis(200), ..quick() };
     let node = NodeUnderTest::start(store.clone(), seen.activities(), orchestrations(), options).await;
-    node.client.start_orchestration("i", "Race", "Polite").await.unwrap();
-    until("the activity hears of its lost lock", async || seen.heard.load(Ordering::SeqCst) == 1).await;
+    node.client.start_orchestration("i", "Race", "Listens").await.unwrap();
+    until("the activity is cancelled for its lost lock", async || seen.cancelled.load(Ordering::SeqCst) == 1)
+        .await;
     failing.store(false, Ordering::SeqCst);
     until("it runs again", async || seen.started.available_permits() >= 2).await;
     assert_eq!(store.count("ack_work_item"), 0);
@@ -215,15 +216,15 @@ async fn a_lock_that_ran_out_unheard_does_not_take_the_activity_off_the_queue() 
 }
 
 #[tokio::test]
-async fn an_activity_hears_with_the_commit_not_with_its_answer() {
-    let (seen, store) = (Seen::new(), TamperingStore::new(memory(), |_| None));
+async fn an_activity_is_cancelled_by_the_commit_not_by_its_answer() {
+    let (seen, store) = (ActivityCounts::new(), TamperingStore::new(memory(), |_| None));
     let node = NodeUnderTest::start(store.clone(), seen.activities(), orchestrations(), quick()).await;
-    node.client.start_orchestration("i", "Race", "Polite").await.unwrap();
+    node.client.start_orchestration("i", "Race", "Listens").await.unwrap();
     seen.started.acquire().await.unwrap().forget();
-    // As if the slot were busy with the code of another turn.
+    // The slot learns of its commit late, as if it were busy with the code of another turn.
     let answers = store.withhold_answers();
     node.client.raise_event("i", "go", "won").await.unwrap();
-    until("the activity hears", async || seen.heard.load(Ordering::SeqCst) == 1).await;
+    until("the activity is cancelled", async || seen.cancelled.load(Ordering::SeqCst) == 1).await;
     assert_eq!(node.runtime.metrics_snapshot().unwrap().orch_completions, 0, "the turn was not answered");
     answers.add_permits(1);
     node.runtime.shutdown(None).await;

@@ -15,7 +15,7 @@ use tracing::Level;
 
 use crate::log_lines::LogLines;
 use crate::node_under_test::{NodeUnderTest, echo, memory, quick, until};
-use crate::stores::{Store, on_every_store};
+use crate::stores::{TestStore, on_every_store};
 use crate::tampering_store::TamperingStore;
 
 on_every_store!(
@@ -59,11 +59,11 @@ async fn waiting(store: Arc<dyn Provider>) {
     node.runtime.shutdown(None).await;
 }
 
-async fn an_execution_outside_the_range_is_left_untouched(store: Store) {
+async fn an_execution_outside_the_range_is_left_untouched(store: TestStore) {
     waiting(store.provider()).await;
     let other = NodeUnderTest::start(store.provider(), echo(), orchestrations(), supporting(future())).await;
     other.client.raise_event("i", "go", "x").await.unwrap();
-    // New work has no pin, so it is taken; the older message is passed over.
+    // New work has no pin, so it is taken; the older message is skipped.
     other.client.start_orchestration("new", "Echo", "y").await.unwrap();
     assert_eq!(other.output_of("new").await, "y");
     assert_eq!(other.history("i", 1).await.len(), 2);
@@ -72,7 +72,7 @@ async fn an_execution_outside_the_range_is_left_untouched(store: Store) {
     assert_eq!(attempts, 1, "it was never fetched before");
 }
 
-async fn both_ends_of_the_range_belong_to_it(store: Store) {
+async fn both_ends_of_the_range_belong_to_it(store: TestStore) {
     waiting(store.provider()).await;
     let current = current_build_version();
     let exactly = SemverRange::new(current.clone(), current);
@@ -84,18 +84,20 @@ async fn both_ends_of_the_range_belong_to_it(store: Store) {
 
 type Fetched = Option<(everturn::providers::OrchestrationItem, String, u32)>;
 
-async fn fetch(store: &Store, range: Option<SemverRange>) -> Fetched {
+async fn fetch(store: &TestStore, range: Option<SemverRange>) -> Fetched {
     let filter = range.map(|range| DispatcherCapabilityFilter { supported_engine_versions: vec![range] });
     let lock = Duration::from_secs(5);
     store.provider().fetch_orchestration_item(lock, Duration::ZERO, filter.as_ref()).await.unwrap()
 }
 
-async fn every_execution_is_pinned_to_the_build_that_began_it(store: Store) {
+async fn every_execution_is_pinned_to_the_build_that_began_it(store: TestStore) {
     let node = NodeUnderTest::start(store.provider(), echo(), orchestrations(), quick()).await;
     node.client.start_orchestration("i", "Family", "").await.unwrap();
     node.committed("child").await;
-    until("nothing waits", async || node.client.get_queue_depths().await.unwrap().orchestrator_queue == 0)
-        .await;
+    until("the queue is empty", async || {
+        node.client.get_queue_depths().await.unwrap().orchestrator_queue == 0
+    })
+    .await;
     node.runtime.shutdown(None).await;
     for instance in ["i", "child"] {
         node.client.cancel_instance(instance, "").await.unwrap();
@@ -107,25 +109,25 @@ async fn every_execution_is_pinned_to_the_build_that_began_it(store: Store) {
 }
 
 #[tokio::test]
-async fn the_range_is_told_at_the_start() {
-    let (lines, _listening) = LogLines::listen();
+async fn the_range_is_logged_at_the_start() {
+    let (lines, _guard) = LogLines::capture();
     let current = current_build_version();
     for (options, text) in [
         (quick(), format!(">=0.0.0, <={current}")),
         (supporting(range("1.2.3", "4.5.6")), ">=1.2.3, <=4.5.6".to_owned()),
     ] {
         let node = NodeUnderTest::start(memory(), echo(), orchestrations(), options).await;
-        let line = lines.saying("capability filter").pop().unwrap();
+        let line = lines.containing("capability filter").pop().unwrap();
         assert_eq!((line.level, line.target.as_str()), (Level::INFO, "everturn::runtime"));
         assert_eq!(line.field("supported_range"), text);
         node.runtime.shutdown(None).await;
     }
 }
 
-/// A store that does not filter: the runtime refuses by itself, and after its attempts the instance is poison.
+/// On a store that does not filter, the runtime refuses the execution itself. After all attempts the instance is poisoned.
 #[tokio::test]
-async fn a_refused_execution_is_told_and_ends_as_poison() {
-    let (lines, _listening) = LogLines::listen();
+async fn a_refused_execution_is_logged_and_ends_as_poison() {
+    let (lines, _guard) = LogLines::capture();
     let clock = Arc::new(ManualClock::new(1_000_000));
     let store = Arc::new(MemoryProvider::with_clock(clock.clone()));
     waiting(store.clone()).await;
@@ -134,14 +136,14 @@ async fn a_refused_execution_is_told_and_ends_as_poison() {
     let node = NodeUnderTest::start(unfiltered, echo(), orchestrations(), options).await;
     node.client.raise_event("i", "go", "x").await.unwrap();
     for attempt in 1..=2 {
-        until("it is refused", async || lines.saying("incompatible version").len() == attempt).await;
-        let line = lines.saying("incompatible version").pop().unwrap();
+        until("it is refused", async || lines.containing("incompatible version").len() == attempt).await;
+        let line = lines.containing("incompatible version").pop().unwrap();
         assert_eq!((line.level, line.target.as_str()), (Level::WARN, "everturn::runtime"));
         assert_eq!(line.field("instance"), "i");
         assert_eq!(line.field("pinned_version"), current_build_version().to_string());
         assert_eq!(line.field("supported_range"), ">=900.0.0, <=901.0.0");
         assert_eq!(line.field("attempt_count"), attempt.to_string());
-        until("it is given back for a second", async || {
+        until("it is abandoned for a second", async || {
             let depths = node.client.get_queue_depths().await.unwrap();
             depths.orchestrator_queue == 1
         })
@@ -163,7 +165,7 @@ async fn the_pin_is_sent_only_in_the_turn_that_creates_the_execution() {
     assert_eq!(node.output_of("i").await, "x");
     node.runtime.shutdown(None).await;
     let commits = store.commits();
-    // Two executions of the parent and one of the child, each with its pin; then the child's end and the parent's.
+    // Two executions of the parent and one of the child start with a pin; then the child and the parent end.
     assert_eq!(commits.len(), 5, "{commits:?}");
     for commit in commits {
         let begins = matches!(

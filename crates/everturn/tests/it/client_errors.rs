@@ -33,7 +33,7 @@ fn errors_say_what_went_wrong() {
 }
 
 #[test]
-fn only_time_and_a_store_that_says_so_are_worth_another_try() {
+fn only_timeouts_and_retryable_store_errors_are_retryable() {
     assert!(ClientError::Timeout.is_retryable());
     assert!(ClientError::from(ProviderError::retryable("read", "busy")).is_retryable());
     assert!(!ClientError::from(ProviderError::permanent("read", "gone")).is_retryable());

@@ -4,7 +4,7 @@ use everturn::runtime::registry::OrchestrationRegistry;
 use everturn::{EventKind, OrchestrationContext, OrchestrationStatus};
 
 use crate::node_under_test::{NodeUnderTest, PATIENCE, echo, quick};
-use crate::stores::{Store, on_every_store};
+use crate::stores::{TestStore, on_every_store};
 
 on_every_store!(
     a_status_agrees_with_the_last_committed_turn,
@@ -15,7 +15,7 @@ on_every_store!(
     the_version_rises_once_a_turn_however_many_calls_it_made,
     children_are_listed_with_their_parents,
     nothing_is_left_of_a_deleted_instance,
-    a_forced_deletion_defeats_the_work_in_hand,
+    a_forced_deletion_discards_running_work,
 );
 
 fn orchestrations() -> OrchestrationRegistry {
@@ -40,14 +40,14 @@ fn orchestrations() -> OrchestrationRegistry {
         .build()
 }
 
-async fn node_on(store: &Store) -> NodeUnderTest {
+async fn node_on(store: &TestStore) -> NodeUnderTest {
     NodeUnderTest::start(store.provider(), echo(), orchestrations(), quick()).await
 }
 
-async fn a_status_agrees_with_the_last_committed_turn(store: Store) {
+async fn a_status_agrees_with_the_last_committed_turn(store: TestStore) {
     let node = node_on(&store).await;
     node.client.start_orchestration("i", "Steps", "second").await.unwrap();
-    node.says("i", "second waits").await;
+    node.until_status("i", "second waits").await;
     let running = OrchestrationStatus::Running {
         custom_status: Some("second waits".to_owned()),
         custom_status_version: 1,
@@ -64,7 +64,7 @@ async fn a_status_agrees_with_the_last_committed_turn(store: Store) {
     node.runtime.shutdown(None).await;
 }
 
-async fn waiting_may_begin_before_the_start_is_processed(store: Store) {
+async fn waiting_may_begin_before_the_start_is_processed(store: TestStore) {
     let client = everturn::Client::new(store.provider());
     let waiting = tokio::spawn({
         let client = client.clone();
@@ -76,7 +76,7 @@ async fn waiting_may_begin_before_the_start_is_processed(store: Store) {
     node.runtime.shutdown(None).await;
 }
 
-async fn a_client_serves_many_tasks_at_once(store: Store) {
+async fn a_client_serves_many_tasks_at_once(store: TestStore) {
     let node = node_on(&store).await;
     let tasks: Vec<_> = (0..50)
         .map(|number| {
@@ -94,7 +94,7 @@ async fn a_client_serves_many_tasks_at_once(store: Store) {
     node.runtime.shutdown(None).await;
 }
 
-async fn the_custom_status_of_a_finished_instance_stays_readable(store: Store) {
+async fn the_custom_status_of_a_finished_instance_stays_readable(store: TestStore) {
     let node = node_on(&store).await;
     node.client.start_orchestration("i", "Steps", "second").await.unwrap();
     node.committed("i").await;
@@ -109,12 +109,12 @@ async fn the_custom_status_of_a_finished_instance_stays_readable(store: Store) {
     assert_eq!(custom_status.as_deref(), Some("second done"));
 }
 
-async fn the_version_of_a_custom_status_never_falls_across_executions(store: Store) {
+async fn the_version_of_a_custom_status_never_falls_across_executions(store: TestStore) {
     let node = node_on(&store).await;
     node.client.start_orchestration("i", "Steps", "first").await.unwrap();
     let mut versions = Vec::new();
     for wanted in ["first waits", "second waits"] {
-        node.says("i", wanted).await;
+        node.until_status("i", wanted).await;
         let status = node.client.get_orchestration_status("i").await.unwrap();
         let OrchestrationStatus::Running { custom_status_version, .. } = status else { panic!("{status:?}") };
         versions.push(custom_status_version);
@@ -127,10 +127,10 @@ async fn the_version_of_a_custom_status_never_falls_across_executions(store: Sto
     node.runtime.shutdown(None).await;
 }
 
-async fn the_version_rises_once_a_turn_however_many_calls_it_made(store: Store) {
+async fn the_version_rises_once_a_turn_however_many_calls_it_made(store: TestStore) {
     let node = node_on(&store).await;
     node.client.start_orchestration("i", "Steps", "second").await.unwrap();
-    node.says("i", "second waits").await;
+    node.until_status("i", "second waits").await;
     let history = node.history("i", 1).await;
     let updates = history.iter().filter(|event| matches!(event.kind, EventKind::CustomStatusUpdated { .. }));
     assert_eq!(updates.count(), 2);
@@ -139,7 +139,7 @@ async fn the_version_rises_once_a_turn_however_many_calls_it_made(store: Store) 
     node.runtime.shutdown(None).await;
 }
 
-async fn children_are_listed_with_their_parents(store: Store) {
+async fn children_are_listed_with_their_parents(store: TestStore) {
     let node = node_on(&store).await;
     node.client.start_orchestration("p", "Parent", "").await.unwrap();
     node.output_of("p").await;
@@ -149,7 +149,7 @@ async fn children_are_listed_with_their_parents(store: Store) {
     node.runtime.shutdown(None).await;
 }
 
-async fn nothing_is_left_of_a_deleted_instance(store: Store) {
+async fn nothing_is_left_of_a_deleted_instance(store: TestStore) {
     let node = node_on(&store).await;
     node.client.start_orchestration("i", "Keeps", "").await.unwrap();
     node.committed("i").await;
@@ -159,7 +159,7 @@ async fn nothing_is_left_of_a_deleted_instance(store: Store) {
     assert_eq!(node.client.get_orchestration_status("i").await.unwrap(), OrchestrationStatus::NotFound);
     assert!(node.client.get_kv_all_values("i").await.unwrap().is_empty());
     assert_eq!(node.client.get_queue_depths().await.unwrap().orchestrator_queue, 0);
-    // The id may be used again, and the old message does not come.
+    // The id may be used again, and the old message is not delivered.
     let node = node_on(&store).await;
     node.client.start_orchestration("i", "Keeps", "").await.unwrap();
     node.committed("i").await;
@@ -168,7 +168,7 @@ async fn nothing_is_left_of_a_deleted_instance(store: Store) {
     node.runtime.shutdown(None).await;
 }
 
-async fn a_forced_deletion_defeats_the_work_in_hand(store: Store) {
+async fn a_forced_deletion_discards_running_work(store: TestStore) {
     let (begun, gate) = (tokio::sync::Semaphore::new(0), tokio::sync::Semaphore::new(0));
     let (begun, gate) = (std::sync::Arc::new(begun), std::sync::Arc::new(gate));
     let (entered, opened) = (begun.clone(), gate.clone());

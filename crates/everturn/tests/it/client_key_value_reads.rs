@@ -32,12 +32,12 @@ async fn values_are_readable_while_running_and_after() {
 }
 
 #[tokio::test]
-async fn what_is_unknown_is_none() {
+async fn an_unknown_instance_or_key_reads_as_none() {
     let (_store, client) = counter().await;
     assert_eq!(client.get_kv_value("i", "other").await.unwrap(), None);
-    assert_eq!(client.get_kv_value("nobody", "total").await.unwrap(), None);
-    assert_eq!(client.get_kv_value_typed::<u8>("nobody", "total").await.unwrap(), None);
-    assert!(client.get_kv_all_values("nobody").await.unwrap().is_empty());
+    assert_eq!(client.get_kv_value("unknown", "total").await.unwrap(), None);
+    assert_eq!(client.get_kv_value_typed::<u8>("unknown", "total").await.unwrap(), None);
+    assert!(client.get_kv_all_values("unknown").await.unwrap().is_empty());
 }
 
 #[tokio::test]

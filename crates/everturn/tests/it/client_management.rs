@@ -9,11 +9,11 @@ use everturn::{Client, ClientError, InstanceFilter, OrchestrationStatus, PruneOp
 use tracing::Level;
 
 use crate::log_lines::LogLines;
-use crate::noting_provider::NotingProvider;
-use crate::stores::{Store, on_every_store_in_paused_time};
+use crate::recording_provider::RecordingProvider;
+use crate::stores::{TestStore, on_every_store_in_paused_time};
 use crate::turn_by_hand::{child_start, commit, completed, continued, kv_set};
 
-on_every_store_in_paused_time!(each_deletion_and_pruning_is_told_in_one_line);
+on_every_store_in_paused_time!(each_deletion_and_pruning_is_logged_in_one_line);
 
 fn client() -> (Arc<MemoryProvider>, Client) {
     let store = Arc::new(MemoryProvider::new());
@@ -36,7 +36,7 @@ async fn family() -> (Arc<MemoryProvider>, Client) {
 
 #[tokio::test]
 async fn a_store_without_management_says_so() {
-    let client = Client::new(Arc::new(NotingProvider::default()));
+    let client = Client::new(Arc::new(RecordingProvider::default()));
     assert!(!client.has_management_capability());
     let results = [
         client.list_all_instances().await.map(drop),
@@ -68,7 +68,7 @@ async fn instances_are_listed_with_their_children() {
     assert_eq!(client.list_instances_by_status("Running").await.unwrap(), ["other"]);
     let tree = client.get_instance_tree("root").await.unwrap();
     assert_eq!((tree.root_id.as_str(), tree.size()), ("root", 2));
-    assert!(client.get_instance_tree("nobody").await.unwrap().is_root_only());
+    assert!(client.get_instance_tree("unknown").await.unwrap().is_root_only());
 }
 
 #[tokio::test]
@@ -81,17 +81,17 @@ async fn instances_and_executions_are_described() {
     assert_eq!((execution.status.as_str(), execution.event_count), ("Completed", 3));
     assert_eq!(client.list_executions("root").await.unwrap(), [1]);
     assert_eq!(client.read_execution_history("root", 1).await.unwrap(), store.read("root").await.unwrap());
-    assert!(client.list_executions("nobody").await.unwrap().is_empty());
-    assert!(client.read_execution_history("nobody", 1).await.unwrap().is_empty());
+    assert!(client.list_executions("unknown").await.unwrap().is_empty());
+    assert!(client.read_execution_history("unknown", 1).await.unwrap().is_empty());
 }
 
 #[tokio::test]
 async fn an_unknown_instance_has_no_description() {
     let (_store, client) = family().await;
     let errors = [
-        client.get_instance_info("nobody").await.map(drop).unwrap_err(),
+        client.get_instance_info("unknown").await.map(drop).unwrap_err(),
         client.get_execution_info("root", 9).await.map(drop).unwrap_err(),
-        client.prune_executions("nobody", PruneOptions::default()).await.map(drop).unwrap_err(),
+        client.prune_executions("unknown", PruneOptions::default()).await.map(drop).unwrap_err(),
     ];
     for error in errors {
         assert!(
@@ -102,7 +102,7 @@ async fn an_unknown_instance_has_no_description() {
 }
 
 #[tokio::test]
-async fn totals_and_depths_are_told() {
+async fn totals_and_queue_depths_are_counted() {
     let (_store, client) = family().await;
     let metrics = client.get_system_metrics().await.unwrap();
     assert_eq!((metrics.total_instances, metrics.running_instances, metrics.completed_instances), (3, 1, 2));
@@ -111,7 +111,7 @@ async fn totals_and_depths_are_told() {
 }
 
 #[tokio::test]
-async fn a_deleted_root_takes_everything_along() {
+async fn deleting_a_root_deletes_its_descendants_and_data() {
     let (_store, client) = family().await;
     let deleted = client.delete_instance("root", false).await.unwrap();
     assert_eq!((deleted.instances_deleted, deleted.executions_deleted), (2, 2));
@@ -121,7 +121,7 @@ async fn a_deleted_root_takes_everything_along() {
 }
 
 #[tokio::test]
-async fn what_may_not_be_deleted_is_refused_by_name() {
+async fn a_refused_deletion_says_why() {
     let (_store, client) = family().await;
     let refused = async |id: &str, force| client.delete_instance(id, force).await.unwrap_err();
     assert!(matches!(refused("other", false).await,
@@ -129,17 +129,17 @@ async fn what_may_not_be_deleted_is_refused_by_name() {
     for force in [false, true] {
         assert!(matches!(refused("root::sub::2", force).await,
             ClientError::CannotDeleteSubOrchestration { instance_id } if instance_id == "root::sub::2"));
-        assert!(matches!(refused("nobody", force).await,
-            ClientError::InstanceNotFound { instance_id } if instance_id == "nobody"));
+        assert!(matches!(refused("unknown", force).await,
+            ClientError::InstanceNotFound { instance_id } if instance_id == "unknown"));
     }
     assert_eq!(client.delete_instance("other", true).await.unwrap().instances_deleted, 1);
 }
 
 #[tokio::test]
-async fn a_foreign_providers_refusal_is_understood_by_its_text() {
+async fn an_error_of_another_provider_is_classified_by_its_text() {
     let delete = async |text: &str| {
         let error = ProviderError::permanent("delete_instance", text);
-        let store = NotingProvider { managed: true, ..NotingProvider::failing(error) };
+        let store = RecordingProvider { managed: true, ..RecordingProvider::failing(error) };
         Client::new(Arc::new(store)).delete_instance("i", false).await.unwrap_err()
     };
     assert!(matches!(delete("Instance Not Found").await, ClientError::InstanceNotFound { .. }));
@@ -151,9 +151,9 @@ async fn a_foreign_providers_refusal_is_understood_by_its_text() {
 }
 
 #[tokio::test]
-async fn bulk_deletion_passes_over_what_has_not_ended() {
+async fn bulk_deletion_skips_running_instances() {
     let (_store, client) = family().await;
-    let ids = ["root", "other", "root::sub::2", "nobody"].map(str::to_owned).to_vec();
+    let ids = ["root", "other", "root::sub::2", "unknown"].map(str::to_owned).to_vec();
     let filter = InstanceFilter { instance_ids: Some(ids), ..Default::default() };
     assert_eq!(client.delete_instance_bulk(filter).await.unwrap().instances_deleted, 2);
     assert_eq!(client.list_all_instances().await.unwrap(), ["other"]);
@@ -177,8 +177,8 @@ async fn pruning_leaves_the_current_execution() {
     assert_eq!(client.list_executions("i").await.unwrap(), [3]);
 }
 
-/// The store works on this thread too, so that a line of its own would be heard.
-async fn each_deletion_and_pruning_is_told_in_one_line(store: Store) {
+/// The store runs on this thread as well, so a log line of its own would be captured.
+async fn each_deletion_and_pruning_is_logged_in_one_line(store: TestStore) {
     let store = store.provider();
     let client = Client::new(Arc::clone(&store));
     for instance in ["one", "two"] {
@@ -186,17 +186,17 @@ async fn each_deletion_and_pruning_is_told_in_one_line(store: Store) {
         commit(&*store, continued("2")).await;
         commit(&*store, completed("42")).await;
     }
-    let (lines, _listening) = LogLines::listen();
-    let mut told = 0;
+    let (lines, _guard) = LogLines::capture();
+    let mut lines_before = 0;
     let mut only_new_line = |counts: &[(&str, &str)]| {
-        let told_now: Vec<_> =
-            lines.all().into_iter().filter(|line| line.level <= Level::INFO).skip(told).collect();
-        assert_eq!(told_now.len(), 1, "{told_now:#?}");
-        assert_eq!((told_now[0].level, told_now[0].target.as_str()), (Level::INFO, "everturn::runtime"));
+        let new_lines: Vec<_> =
+            lines.all().into_iter().filter(|line| line.level <= Level::INFO).skip(lines_before).collect();
+        assert_eq!(new_lines.len(), 1, "{new_lines:#?}");
+        assert_eq!((new_lines[0].level, new_lines[0].target.as_str()), (Level::INFO, "everturn::runtime"));
         for (name, count) in counts {
-            assert_eq!(told_now[0].field(name), *count, "{name} of {told_now:?}");
+            assert_eq!(new_lines[0].field(name), *count, "{name} of {new_lines:?}");
         }
-        told += 1;
+        lines_before += 1;
     };
     let one = || InstanceFilter { instance_ids: Some(vec!["one".to_owned()]), ..Default::default() };
     client.prune_executions("two", PruneOptions::default()).await.unwrap();

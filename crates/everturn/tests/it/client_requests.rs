@@ -8,23 +8,23 @@ use everturn::{Client, ClientError, OrchestrationStatus};
 use serde::ser::Error as _;
 use serde::{Serialize, Serializer};
 
-use crate::noting_provider::NotingProvider;
+use crate::recording_provider::RecordingProvider;
 
-/// A value that no codec can write.
-struct Unwritable;
+/// A value that fails to serialise.
+struct Unserializable;
 
-impl Serialize for Unwritable {
+impl Serialize for Unserializable {
     fn serialize<S: Serializer>(&self, _serializer: S) -> Result<S::Ok, S::Error> {
-        Err(S::Error::custom("unwritable"))
+        Err(S::Error::custom("not serializable"))
     }
 }
 
-fn client() -> (Arc<NotingProvider>, Client) {
-    let store = Arc::new(NotingProvider::default());
+fn client() -> (Arc<RecordingProvider>, Client) {
+    let store = Arc::new(RecordingProvider::default());
     (store.clone(), Client::new(store))
 }
 
-fn started(store: &NotingProvider) -> (String, String, String, Option<String>) {
+fn started(store: &RecordingProvider) -> (String, String, String, Option<String>) {
     match store.enqueued.lock().unwrap().pop() {
         Some(WorkItem::StartOrchestration {
             instance,
@@ -63,8 +63,8 @@ async fn a_typed_start_uses_the_payload_codec() {
     assert_eq!(started(&store).2, "text");
     client.start_orchestration_versioned_typed("i", "order", "2.0.0", vec![1, 2]).await.unwrap();
     assert_eq!(started(&store), ("i".into(), "order".into(), "[1,2]".into(), Some("2.0.0".into())));
-    let message = message_of(client.start_orchestration_typed("i", "order", Unwritable).await);
-    assert_eq!(message, "encode: unwritable");
+    let message = message_of(client.start_orchestration_typed("i", "order", Unserializable).await);
+    assert_eq!(message, "encode: not serializable");
 }
 
 #[tokio::test]
@@ -94,7 +94,7 @@ async fn an_input_above_the_stores_limit_is_refused() {
 #[tokio::test]
 async fn a_failing_store_is_reported() {
     let error = ProviderError::retryable("enqueue", "busy");
-    let client = Client::new(Arc::new(NotingProvider::failing(error.clone())));
+    let client = Client::new(Arc::new(RecordingProvider::failing(error.clone())));
     let result = client.start_orchestration("i", "order", "").await;
     assert!(matches!(result, Err(ClientError::Provider(reported)) if reported == error));
 }

@@ -8,7 +8,7 @@ use everturn::providers::{Provider, ProviderError};
 use everturn::{Client, ClientError, OrchestrationStatus};
 use tokio::time::Instant;
 
-use crate::noting_provider::NotingProvider;
+use crate::recording_provider::RecordingProvider;
 use crate::turn_by_hand::{commit, completed, continued, custom_status, failed};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -102,7 +102,7 @@ async fn waiting_ends_with_the_timeout() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_zero_timeout_still_looks_once() {
+async fn a_zero_timeout_still_reads_once() {
     let (store, client) = running().await;
     let result = client.wait_for_orchestration("i", Duration::ZERO).await;
     assert!(matches!(result, Err(ClientError::Timeout)), "{result:?}");
@@ -122,13 +122,13 @@ async fn an_endless_timeout_is_legal() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_wakes_nobody_is_polled() {
-    let store = Arc::new(NotingProvider::default());
+async fn a_store_without_wake_ups_is_polled() {
+    let store = Arc::new(RecordingProvider::default());
     let client = Client::new(store.clone());
     let result = client.wait_for_orchestration("i", Duration::from_millis(335)).await;
     assert!(matches!(result, Err(ClientError::Timeout)), "{result:?}");
-    // The watch comes first; then looks after 0, 5, 15, 35, 75, 155 and 255 ms; the next would come too late.
-    let asked = store.take_asked();
+    // The watch comes first, then reads after 0, 5, 15, 35, 75, 155 and 255 ms. The next would be too late.
+    let asked = store.take_calls();
     assert_eq!(asked.first(), Some(&"watch_instance"));
     assert_eq!(asked.iter().filter(|method| **method == "read_status").count(), 7);
 }
@@ -136,7 +136,7 @@ async fn a_store_that_wakes_nobody_is_polled() {
 #[tokio::test(start_paused = true)]
 async fn a_failing_store_ends_the_wait_at_once() {
     let error = ProviderError::retryable("read_status", "busy");
-    let client = Client::new(Arc::new(NotingProvider::failing(error.clone())));
+    let client = Client::new(Arc::new(RecordingProvider::failing(error.clone())));
     let result = client.wait_for_orchestration("i", MINUTE).await;
     assert!(matches!(result, Err(ClientError::Provider(reported)) if reported == error));
 }
@@ -152,7 +152,7 @@ async fn a_typed_wait_decodes_the_output() {
 }
 
 #[tokio::test]
-async fn a_typed_wait_tells_the_failure_in_words() {
+async fn a_typed_wait_returns_the_failure_as_text() {
     let (store, client) = running().await;
     wake(&client).await;
     commit(&*store, failed("no stock")).await;
@@ -187,7 +187,7 @@ async fn the_wait_for_a_custom_status_ends_with_the_timeout() {
     let result = client.wait_for_status_change("i", 0, Duration::ZERO, Duration::from_millis(50)).await;
     assert!(matches!(result, Err(ClientError::Timeout)), "{result:?}");
     assert_eq!(began.elapsed(), Duration::from_millis(50));
-    let store = Arc::new(NotingProvider::default());
+    let store = Arc::new(RecordingProvider::default());
     *store.status.lock().unwrap() =
         Some(OrchestrationStatus::Running { custom_status: None, custom_status_version: 7 });
     let result = Client::new(store).wait_for_status_change("i", 0, MINUTE, Duration::ZERO).await;
@@ -197,7 +197,7 @@ async fn the_wait_for_a_custom_status_ends_with_the_timeout() {
 #[tokio::test]
 async fn stats_are_those_of_the_current_execution() {
     let (store, client) = running().await;
-    assert_eq!(client.get_orchestration_stats("nobody").await.unwrap(), None);
+    assert_eq!(client.get_orchestration_stats("unknown").await.unwrap(), None);
     wake(&client).await;
     commit(&*store, completed("42")).await;
     let stats = client.get_orchestration_stats("i").await.unwrap().unwrap();
@@ -206,19 +206,19 @@ async fn stats_are_those_of_the_current_execution() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_wakes_nobody_is_polled_at_the_callers_interval() {
-    let store = Arc::new(NotingProvider::default());
+async fn a_store_without_wake_ups_is_polled_at_the_callers_interval() {
+    let store = Arc::new(RecordingProvider::default());
     let client = Client::new(store.clone());
     let (interval, timeout) = (Duration::from_secs(2), Duration::from_secs(7));
     let result = client.wait_for_status_change("i", 0, interval, timeout).await;
     assert!(matches!(result, Err(ClientError::Timeout)), "{result:?}");
     // After 0, 2, 4 and 6 seconds.
-    assert_eq!(store.take_asked().iter().filter(|method| **method == "read_status").count(), 4);
+    assert_eq!(store.take_calls().iter().filter(|method| **method == "read_status").count(), 4);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_store_that_hangs_still_times_out() {
-    let store = Arc::new(NotingProvider { hangs: true, ..NotingProvider::default() });
+    let store = Arc::new(RecordingProvider { hangs: true, ..RecordingProvider::default() });
     let client = Client::new(store);
     let began = Instant::now();
     let result = client.wait_for_orchestration("i", MINUTE).await;
@@ -229,7 +229,7 @@ async fn a_store_that_hangs_still_times_out() {
     let result = client.wait_for_status_change("i", 0, MINUTE, MINUTE).await;
     assert!(matches!(result, Err(ClientError::Timeout)), "{result:?}");
     assert_eq!(began.elapsed(), 3 * MINUTE);
-    // However short the wait, the one look it is for has a second.
+    // Even a wait of zero allows a second for its one read.
     let result = client.wait_for_orchestration("i", Duration::ZERO).await;
     assert!(matches!(result, Err(ClientError::Timeout)), "{result:?}");
     assert_eq!(began.elapsed(), 3 * MINUTE + Duration::from_secs(1));

@@ -37,7 +37,7 @@ fn orchestrations() -> OrchestrationRegistry {
         .build()
 }
 
-/// A node on a store that fails some commits: `fails(n)` is asked for the n-th, counting from 1.
+/// A node on a store that fails some commits: `fails(n)` decides about the n-th, counting from 1.
 async fn node_with(
     options: RuntimeOptions,
     fails: impl Fn(usize) -> Option<ProviderError> + Send + 'static,
@@ -52,7 +52,7 @@ async fn node_with(
 }
 
 #[tokio::test]
-async fn an_error_that_passes_is_retried_and_seen_by_nobody() {
+async fn a_retryable_commit_error_is_retried_and_not_visible() {
     let busy = |n: usize| (!n.is_multiple_of(3)).then(|| ProviderError::retryable("commit", "busy"));
     let (node, store) = node_with(quick(), busy).await;
     node.client.start_orchestration("i", "Two", "").await.unwrap();
@@ -64,13 +64,13 @@ async fn an_error_that_passes_is_retried_and_seen_by_nobody() {
 }
 
 #[tokio::test]
-async fn errors_beyond_the_lock_let_the_messages_come_again() {
+async fn commit_errors_that_outlast_the_lock_redeliver_the_messages() {
     let options = RuntimeOptions { orchestrator_lock_timeout: Duration::from_millis(200), ..quick() };
     let disk_full_for_a_while = |n: usize| (n <= 6).then(|| ProviderError::retryable("commit", "disk full"));
     let commits = AtomicUsize::new(0);
     let store = TamperingStore::new(memory(), move |operation| match operation {
         "commit_turn" => disk_full_for_a_while(commits.fetch_add(1, Ordering::SeqCst) + 1),
-        // No renewal gets through either, so the first lock is lost.
+        // Renewals fail as well, so the first lock is lost.
         "renew_locks" => Some(ProviderError::retryable("renew", "disk full")),
         _ => None,
     });
@@ -92,8 +92,8 @@ async fn a_lost_lock_records_nothing() {
 }
 
 #[tokio::test]
-async fn a_refused_first_turn_fails_the_instance_and_its_parent_hears_of_it() {
-    // The parent's turn is the first commit, the child's first the second.
+async fn a_refused_first_turn_fails_the_instance_and_notifies_its_parent() {
+    // The first commit is the parent's turn, the second the child's first turn.
     let refused = |n: usize| (n == 2).then(|| ProviderError::permanent("commit", "no such column"));
     let (node, _) = node_with(RuntimeOptions { orchestration_concurrency: 1, ..quick() }, refused).await;
     node.client.start_orchestration("p", "Parent", "").await.unwrap();
@@ -114,7 +114,8 @@ async fn a_refused_first_turn_fails_the_instance_and_its_parent_hears_of_it() {
 
 #[tokio::test]
 async fn a_refused_warm_turn_is_tried_again_cold() {
-    let refused = |n: usize| (n == 2).then(|| ProviderError::permanent("commit", "memory was wrong"));
+    let refused =
+        |n: usize| (n == 2).then(|| ProviderError::permanent("commit", "the cached state was wrong"));
     let warm = RuntimeOptions { warm_instances_max: 1_000, ..quick() };
     let (node, store) = node_with(warm, refused).await;
     node.client.start_orchestration("i", "Two", "").await.unwrap();
@@ -130,7 +131,7 @@ async fn a_refused_turn_cancels_what_was_open() {
     let options = RuntimeOptions { warm_instances_max: 0, orchestration_concurrency: 1, ..quick() };
     let (node, store) = node_with(options, refused).await;
     node.client.start_orchestration("p", "Family", "").await.unwrap();
-    until("both wait", async || store.count("commit_turn") == 2).await;
+    until("both instances wait", async || store.count("commit_turn") == 2).await;
     node.committed("open-child").await;
     node.client.raise_event("p", "go", "").await.unwrap();
     assert!(matches!(node.failure_of("p").await, ErrorDetails::Infrastructure { .. }));
@@ -169,11 +170,11 @@ async fn a_provider_that_panics_does_not_end_a_slot() {
     node.runtime.shutdown(None).await;
 }
 
-/// A node on a store that makes every commit and never says so, by answer or, if `silent`, in any other way.
+/// A node on a store that commits every turn and answers with an error. If `silent`, it runs no check-in either.
 async fn node_without_answers(silent: bool) -> (NodeUnderTest, Arc<TamperingStore>) {
     let store = TamperingStore::new(memory(), move |operation| match operation {
         "answer_commit" => Some(ProviderError::retryable("commit", "connection cut")),
-        "tell_of_commit" if silent => Some(ProviderError::retryable("commit", "connection cut")),
+        "check_in" if silent => Some(ProviderError::retryable("commit", "connection cut")),
         _ => None,
     });
     let provider: Arc<dyn Provider> = store.clone();
@@ -181,7 +182,7 @@ async fn node_without_answers(silent: bool) -> (NodeUnderTest, Arc<TamperingStor
 }
 
 #[tokio::test]
-async fn a_commit_whose_answer_is_lost_is_a_commit() {
+async fn a_commit_whose_answer_is_lost_counts_as_committed() {
     for (silent, commits) in [(false, 3), (true, 6)] {
         let (node, store) = node_without_answers(silent).await;
         node.client.start_orchestration("i", "Two", "").await.unwrap();
@@ -200,17 +201,17 @@ async fn a_commit_whose_answer_is_lost_is_a_commit() {
 }
 
 #[tokio::test]
-async fn a_commit_that_is_refused_because_it_was_made_fails_nothing() {
+async fn a_commit_refused_as_a_duplicate_fails_nothing() {
     let (commits, answers) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let store = TamperingStore::new(memory(), move |operation| match operation {
-        // The first turn: made, not answered, and then refused.
+        // The first turn is committed, answered with an error, and refused when it is repeated.
         "answer_commit" if answers.fetch_add(1, Ordering::SeqCst) == 0 => {
             Some(ProviderError::retryable("commit", "connection cut"))
         }
         "commit_turn" if commits.fetch_add(1, Ordering::SeqCst) == 1 => {
             Some(ProviderError::permanent("commit", "duplicate event id"))
         }
-        "tell_of_commit" => Some(ProviderError::retryable("commit", "connection cut")),
+        "check_in" => Some(ProviderError::retryable("commit", "connection cut")),
         _ => None,
     });
     let node = NodeUnderTest::start(store.clone(), activities(), orchestrations(), quick()).await;

@@ -8,13 +8,13 @@ use everturn::runtime::registry::OrchestrationRegistry;
 use everturn::{Client, ErrorDetails, EventKind, OrchestrationContext, OrchestrationStatus, RuntimeOptions};
 
 use crate::node_under_test::{NodeUnderTest, echo, memory, quick, until};
-use crate::stores::{Store, on_every_store};
+use crate::stores::{TestStore, on_every_store};
 use crate::tampering_store::TamperingStore;
 use crate::turn_by_hand::{commit, commit_without_messages, continued};
 
 on_every_store!(
     the_old_execution_ends_with_the_next_input,
-    the_new_execution_begins_afresh,
+    the_new_execution_has_a_history_of_its_own,
     without_a_version_the_policy_decides_again,
     a_named_version_is_taken_exactly,
     the_parent_link_is_carried,
@@ -23,9 +23,9 @@ on_every_store!(
     signals_are_not_carried,
     children_are_left_running,
     work_of_the_last_turn_is_recorded_but_not_dispatched,
-    continuing_needs_no_await_and_beats_the_return,
+    continue_as_new_needs_no_await_and_wins_over_the_return,
     the_first_of_two_continuations_wins,
-    nothing_unread_leaves_no_trace_in_the_start,
+    without_unread_messages_the_start_event_carries_none,
 );
 
 fn orchestrations() -> OrchestrationRegistry {
@@ -56,8 +56,8 @@ fn orchestrations() -> OrchestrationRegistry {
             ctx.continue_as_new("next").await
         })
         .register("Stale", |ctx: OrchestrationContext, input: String| async move {
-            // Event 2 in both executions, which only the test answers.
-            let call = ctx.schedule_activity("Echo", "").with_tag("nobody");
+            // Event 2 in both executions. Only the test completes it.
+            let call = ctx.schedule_activity("Echo", "").with_tag("unserved");
             let timer = ctx.schedule_timer(Duration::from_secs(600));
             if input == "next" {
                 ctx.set_custom_status("second");
@@ -73,7 +73,7 @@ fn orchestrations() -> OrchestrationRegistry {
                 ctx.set_custom_status("second");
                 return Ok(wait.await);
             }
-            // Nobody waits for `s` here.
+            // The first execution has no wait for `s`.
             ctx.schedule_wait("go").await;
             ctx.continue_as_new("next").await
         })
@@ -92,7 +92,7 @@ fn orchestrations() -> OrchestrationRegistry {
         .build()
 }
 
-/// Orchestrations that do something else in the turn that continues.
+/// Orchestrations that also do other things in the turn that continues as new.
 fn how_to_continue() -> OrchestrationRegistry {
     OrchestrationRegistry::builder()
         .register("LastTurn", |ctx: OrchestrationContext, input: String| async move {
@@ -110,7 +110,7 @@ fn how_to_continue() -> OrchestrationRegistry {
                 "ok" => drop(ctx.continue_as_new("second")),
                 "second" => {
                     drop(ctx.continue_as_new("third"));
-                    return Err("unheard".to_owned());
+                    return Err("ignored".to_owned());
                 }
                 _ => {}
             }
@@ -126,7 +126,7 @@ fn how_to_continue() -> OrchestrationRegistry {
         .build()
 }
 
-async fn node_on(store: &Store) -> NodeUnderTest {
+async fn node_on(store: &TestStore) -> NodeUnderTest {
     NodeUnderTest::start(store.provider(), echo(), orchestrations(), quick()).await
 }
 
@@ -135,7 +135,7 @@ async fn run(node: &NodeUnderTest, instance: &str, orchestration: &str) -> Strin
     node.output_of(instance).await
 }
 
-async fn the_old_execution_ends_with_the_next_input(store: Store) {
+async fn the_old_execution_ends_with_the_next_input(store: TestStore) {
     let node = node_on(&store).await;
     run(&node, "i", "Carries").await;
     let last = node.history("i", 1).await.pop().unwrap();
@@ -145,7 +145,7 @@ async fn the_old_execution_ends_with_the_next_input(store: Store) {
     node.runtime.shutdown(None).await;
 }
 
-async fn the_new_execution_begins_afresh(store: Store) {
+async fn the_new_execution_has_a_history_of_its_own(store: TestStore) {
     let node = node_on(&store).await;
     run(&node, "i", "Carries").await;
     assert_eq!(node.client.list_executions("i").await.unwrap(), [1, 2]);
@@ -156,7 +156,7 @@ async fn the_new_execution_begins_afresh(store: Store) {
     node.runtime.shutdown(None).await;
 }
 
-async fn without_a_version_the_policy_decides_again(store: Store) {
+async fn without_a_version_the_policy_decides_again(store: TestStore) {
     let node = node_on(&store).await;
     node.client.start_orchestration_versioned("i", "Once", "1.0.0", "").await.unwrap();
     assert_eq!(node.output_of("i").await, "2 2.0.0");
@@ -169,13 +169,13 @@ async fn without_a_version_the_policy_decides_again(store: Store) {
     node.runtime.shutdown(None).await;
 }
 
-async fn a_named_version_is_taken_exactly(store: Store) {
+async fn a_named_version_is_taken_exactly(store: TestStore) {
     let node = node_on(&store).await;
     assert_eq!(run(&node, "i", "Once").await, "2 1.0.0");
     node.runtime.shutdown(None).await;
 }
 
-async fn the_parent_link_is_carried(store: Store) {
+async fn the_parent_link_is_carried(store: TestStore) {
     let node = node_on(&store).await;
     assert_eq!(run(&node, "p", "Parent").await, "2 2.0.0");
     let start = node.history("child", 2).await.remove(0);
@@ -187,7 +187,7 @@ async fn the_parent_link_is_carried(store: Store) {
     node.runtime.shutdown(None).await;
 }
 
-async fn custom_status_and_key_values_are_carried(store: Store) {
+async fn custom_status_and_key_values_are_carried(store: TestStore) {
     let node = node_on(&store).await;
     assert_eq!(run(&node, "i", "Carries").await, "Some(\"kept\") Some(\"v\")");
     let start = node.history("i", 2).await.remove(0);
@@ -200,12 +200,12 @@ async fn custom_status_and_key_values_are_carried(store: Store) {
     node.runtime.shutdown(None).await;
 }
 
-async fn completions_for_the_old_execution_are_ignored(store: Store) {
+async fn completions_for_the_old_execution_are_ignored(store: TestStore) {
     let node = node_on(&store).await;
     node.client.start_orchestration("i", "Stale", "").await.unwrap();
     node.committed("i").await;
     node.client.raise_event("i", "go", "").await.unwrap();
-    node.says("i", "second").await;
+    node.until_status("i", "second").await;
     let answer = |execution_id, result: &str| WorkItem::ActivityCompleted {
         instance: "i".into(),
         execution_id,
@@ -226,13 +226,13 @@ async fn completions_for_the_old_execution_are_ignored(store: Store) {
     node.runtime.shutdown(None).await;
 }
 
-async fn signals_are_not_carried(store: Store) {
+async fn signals_are_not_carried(store: TestStore) {
     let node = node_on(&store).await;
     node.client.start_orchestration("i", "Signals", "").await.unwrap();
     node.committed("i").await;
     node.client.raise_event("i", "s", "early").await.unwrap();
     node.client.raise_event("i", "go", "").await.unwrap();
-    node.says("i", "second").await;
+    node.until_status("i", "second").await;
     node.client.raise_event("i", "s", "again").await.unwrap();
     assert_eq!(node.output_of("i").await, "again");
     let first = node.history("i", 1).await;
@@ -244,7 +244,7 @@ async fn signals_are_not_carried(store: Store) {
     node.runtime.shutdown(None).await;
 }
 
-async fn children_are_left_running(store: Store) {
+async fn children_are_left_running(store: TestStore) {
     let node = node_on(&store).await;
     node.client.start_orchestration("i", "LeavesAChild", "").await.unwrap();
     node.committed("child").await;
@@ -252,7 +252,7 @@ async fn children_are_left_running(store: Store) {
     until("the successor runs", async || !node.history("i", 2).await.is_empty()).await;
     let child = node.client.get_orchestration_status("child").await.unwrap();
     assert!(matches!(child, OrchestrationStatus::Running { .. }), "{child:?}");
-    // What it answers later is no concern of the successor.
+    // The successor ignores its result.
     node.client.raise_event("child", "end", "late").await.unwrap();
     assert_eq!(node.output_of("child").await, "late");
     node.client.raise_event("i", "end", "done").await.unwrap();
@@ -260,7 +260,7 @@ async fn children_are_left_running(store: Store) {
     node.runtime.shutdown(None).await;
 }
 
-async fn work_of_the_last_turn_is_recorded_but_not_dispatched(store: Store) {
+async fn work_of_the_last_turn_is_recorded_but_not_dispatched(store: TestStore) {
     let node = node_on(&store).await;
     node.client.start_orchestration("i", "LastTurn", "").await.unwrap();
     node.committed("detached").await;
@@ -277,7 +277,7 @@ async fn work_of_the_last_turn_is_recorded_but_not_dispatched(store: Store) {
     node.runtime.shutdown(None).await;
 }
 
-async fn continuing_needs_no_await_and_beats_the_return(store: Store) {
+async fn continue_as_new_needs_no_await_and_wins_over_the_return(store: TestStore) {
     let node = node_on(&store).await;
     node.client.start_orchestration("i", "NoAwait", "ok").await.unwrap();
     assert_eq!(node.output_of("i").await, "third");
@@ -285,13 +285,13 @@ async fn continuing_needs_no_await_and_beats_the_return(store: Store) {
     node.runtime.shutdown(None).await;
 }
 
-async fn the_first_of_two_continuations_wins(store: Store) {
+async fn the_first_of_two_continuations_wins(store: TestStore) {
     let node = node_on(&store).await;
     assert_eq!(run(&node, "i", "Twice").await, "first");
     node.runtime.shutdown(None).await;
 }
 
-async fn nothing_unread_leaves_no_trace_in_the_start(store: Store) {
+async fn without_unread_messages_the_start_event_carries_none(store: TestStore) {
     let node = node_on(&store).await;
     run(&node, "i", "Carries").await;
     let start = node.history("i", 2).await.remove(0);
@@ -301,27 +301,27 @@ async fn nothing_unread_leaves_no_trace_in_the_start(store: Store) {
 
 #[tokio::test]
 async fn more_than_64_mebibytes_of_unread_messages_fail_the_instance() {
-    let hoards = OrchestrationRegistry::builder()
-        .register("Hoards", |ctx: OrchestrationContext, _: String| async move {
+    let keeps_messages = OrchestrationRegistry::builder()
+        .register("KeepsMessages", |ctx: OrchestrationContext, _: String| async move {
             ctx.schedule_wait("go").await;
             ctx.continue_as_new("").await
         })
         .build();
-    let node = NodeUnderTest::start(memory(), echo(), hoards, RuntimeOptions::default()).await;
-    node.client.start_orchestration("i", "Hoards", "").await.unwrap();
+    let node = NodeUnderTest::start(memory(), echo(), keeps_messages, RuntimeOptions::default()).await;
+    node.client.start_orchestration("i", "KeepsMessages", "").await.unwrap();
     node.committed("i").await;
     let message = "x".repeat(8 * 1024 * 1024);
     for _ in 0..8 {
         node.client.enqueue_event("i", "q", message.clone()).await.unwrap();
     }
     node.client.raise_event("i", "go", "").await.unwrap();
-    // Eight names of one byte are what is too much.
+    // The eight one-byte names exceed the limit.
     let text = "Carried queue messages (67108872 bytes) exceed limit (67108864 bytes)";
     assert_eq!(node.failure_of("i").await, ErrorDetails::orchestration_failed(text));
     node.runtime.shutdown(None).await;
 }
 
-/// What comes before the successor's start waits for it, whichever execution it is for.
+/// Messages that arrive before the successor's start wait for it, whichever execution they are for.
 #[tokio::test]
 async fn messages_that_come_before_the_successor_wait_for_it() {
     let store = TamperingStore::new(memory(), |_| None);
@@ -345,12 +345,12 @@ async fn messages_that_come_before_the_successor_wait_for_it() {
         .build();
     let options = RuntimeOptions { max_attempts: 1_000, ..quick() };
     let node = NodeUnderTest::start(store.clone(), echo(), orchestrations, options).await;
-    let given_back = || store.count("abandon_orchestration_item");
-    until("the batch is given back", async || given_back() >= 2).await;
-    // One for an execution that has not begun is given back like the others.
+    let abandons = || store.count("abandon_orchestration_item");
+    until("the batch is abandoned", async || abandons() >= 2).await;
+    // A completion for an execution that has not started is abandoned like the others.
     store.enqueue_for_orchestrator(completion(2), None).await.unwrap();
-    let before = given_back();
-    until("it is given back again", async || given_back() >= before + 2).await;
+    let before = abandons();
+    until("it is abandoned again", async || abandons() >= before + 2).await;
     let status = client.get_orchestration_status("i").await.unwrap();
     assert!(matches!(status, OrchestrationStatus::Running { .. }), "{status:?}");
     assert_eq!(client.list_executions("i").await.unwrap(), [1]);

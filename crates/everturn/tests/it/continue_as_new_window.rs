@@ -7,13 +7,13 @@ use everturn::runtime::registry::OrchestrationRegistry;
 use everturn::{Client, Either2, ErrorDetails, Event, EventKind, OrchestrationContext, RuntimeOptions};
 
 use crate::node_under_test::{NodeUnderTest, echo, quick, until};
-use crate::stores::{Store, on_every_store};
+use crate::stores::{TestStore, on_every_store};
 use crate::turn_by_hand::child_start;
 
 on_every_store!(
     inputs_survive_while_a_successors_start_is_hidden,
     a_poisoned_successor_is_an_execution_of_its_own,
-    the_successors_start_wins_in_any_queue_order_and_a_colliding_parent_is_told,
+    the_successors_start_wins_in_any_queue_order_and_a_colliding_parent_is_notified,
     queue_messages_survive_the_window_before_the_successor,
     signals_survive_the_window_before_the_successor,
     a_cancel_survives_the_window_before_the_successor,
@@ -21,7 +21,7 @@ on_every_store!(
     a_race_in_the_successor_sees_what_came_in_the_window,
 );
 
-fn patient() -> RuntimeOptions {
+fn unlimited_attempts() -> RuntimeOptions {
     RuntimeOptions { max_attempts: u32::MAX, ..quick() }
 }
 
@@ -55,8 +55,8 @@ fn orchestrations() -> OrchestrationRegistry {
         .build()
 }
 
-/// Leaves an instance between continue-as-new and its successor, whose start is not yet queued.
-async fn in_the_window(store: &Store, orchestration: &str) -> WorkItem {
+/// Commits continue-as-new without queueing the successor's start, which is returned.
+async fn in_the_window(store: &TestStore, orchestration: &str) -> WorkItem {
     let provider = store.provider();
     Client::new(store.provider()).start_orchestration("i", orchestration, "first").await.unwrap();
     let (_, token, _) =
@@ -102,19 +102,19 @@ fn successor(orchestration: &str) -> WorkItem {
     }
 }
 
-/// Has messages come in the window, where a runtime tries them in vain; then comes the successor's start.
+/// Delivers messages in the window, where a runtime can only abandon them; then queues the successor's start.
 async fn through_the_window(
-    store: Store,
+    store: TestStore,
     orchestration: &str,
     messages: Vec<WorkItem>,
-) -> (Store, NodeUnderTest) {
+) -> (TestStore, NodeUnderTest) {
     let (store, clock) = store.with_manual_clock().await;
     let start = in_the_window(&store, orchestration).await;
     for message in messages {
         store.provider().enqueue_for_orchestrator(message, None).await.unwrap();
     }
-    // One slot works in order: when something that came later is served, the messages were tried and given back.
-    let one_slot = RuntimeOptions { orchestration_concurrency: 1, ..patient() };
+    // One slot works in order: when a later start is served, the messages were fetched and abandoned.
+    let one_slot = RuntimeOptions { orchestration_concurrency: 1, ..unlimited_attempts() };
     let node = NodeUnderTest::start(store.provider(), echo(), orchestrations(), one_slot).await;
     node.client.start_orchestration("later", "Other", "").await.unwrap();
     node.output_of("later").await;
@@ -123,7 +123,7 @@ async fn through_the_window(
     assert!(tried.is_none(), "{tried:?}");
     store.provider().enqueue_for_orchestrator(start, None).await.unwrap();
     clock.advance(Duration::from_secs(1));
-    let node = NodeUnderTest::start(store.provider(), echo(), orchestrations(), patient()).await;
+    let node = NodeUnderTest::start(store.provider(), echo(), orchestrations(), unlimited_attempts()).await;
     (store, node)
 }
 
@@ -131,8 +131,8 @@ fn queued(data: &str) -> WorkItem {
     WorkItem::QueueMessage { instance: "i".into(), name: "q".into(), data: data.into() }
 }
 
-/// The successor's version is not there yet, so its start is given back again and again.
-async fn inputs_survive_while_a_successors_start_is_hidden(store: Store) {
+/// No handler for the successor's version is registered yet, so its start is abandoned repeatedly.
+async fn inputs_survive_while_a_successors_start_is_hidden(store: TestStore) {
     let moves = |with_second: bool| {
         let builder = OrchestrationRegistry::builder().register(
             "Moves",
@@ -154,7 +154,7 @@ async fn inputs_survive_while_a_successors_start_is_hidden(store: Store) {
             builder.build()
         }
     };
-    let node = NodeUnderTest::start(store.provider(), echo(), moves(false), patient()).await;
+    let node = NodeUnderTest::start(store.provider(), echo(), moves(false), unlimited_attempts()).await;
     node.client.start_orchestration("i", "Moves", "").await.unwrap();
     node.committed("i").await;
     node.client.enqueue_event("i", "q", "before").await.unwrap();
@@ -167,15 +167,15 @@ async fn inputs_survive_while_a_successors_start_is_hidden(store: Store) {
     for message in ["while", "hidden"] {
         node.client.enqueue_event("i", "q", message).await.unwrap();
     }
-    let other = NodeUnderTest::start(store.provider(), echo(), moves(true), patient()).await;
-    // What was carried comes first. What came later was given back message by message, so its order may change.
+    let other = NodeUnderTest::start(store.provider(), echo(), moves(true), unlimited_attempts()).await;
+    // Carried messages come first. Later messages were abandoned one by one, so their order may change.
     let output = other.output_of("i").await;
     assert!(["before while hidden", "before hidden while"].contains(&output.as_str()), "{output}");
     node.runtime.shutdown(None).await;
     other.runtime.shutdown(None).await;
 }
 
-async fn a_poisoned_successor_is_an_execution_of_its_own(store: Store) {
+async fn a_poisoned_successor_is_an_execution_of_its_own(store: TestStore) {
     let vanishes = OrchestrationRegistry::builder()
         .register("Vanishes", |ctx: OrchestrationContext, _: String| async move {
             ctx.continue_as_new_versioned("9.0.0", "next").await
@@ -196,38 +196,38 @@ async fn a_poisoned_successor_is_an_execution_of_its_own(store: Store) {
     node.runtime.shutdown(None).await;
 }
 
-async fn the_successors_start_wins_in_any_queue_order_and_a_colliding_parent_is_told(store: Store) {
+async fn the_successors_start_wins_in_any_queue_order_and_a_colliding_parent_is_notified(store: TestStore) {
     let start = in_the_window(&store, "Reads").await;
     let client = Client::new(store.provider());
     client.start_orchestration("p", "Waits", "").await.unwrap();
-    // In front of the successor's start: a client's start, a message and a parent's child start.
+    // Queued before the successor's start: a client's start, a message and a parent's child start.
     client.start_orchestration("i", "Other", "theirs").await.unwrap();
     for message in [queued("new"), child_start("p", "i"), start] {
         store.provider().enqueue_for_orchestrator(message, None).await.unwrap();
     }
-    let node = NodeUnderTest::start(store.provider(), echo(), orchestrations(), patient()).await;
+    let node = NodeUnderTest::start(store.provider(), echo(), orchestrations(), unlimited_attempts()).await;
     assert_eq!(node.output_of("i").await, "second carried new");
-    // The parent's event 2 is no child, so the notice shows as its failure; `sub_orchestrations` checks its text.
-    let told = node.failure_of("p").await.display_message();
+    // The parent's event 2 is no child call, so the notice fails the parent. `sub_orchestrations` checks the notice's text.
+    let failure = node.failure_of("p").await.display_message();
     assert!(
-        told.contains("for sub-orchestration id=2") || told.contains("completion kind mismatch"),
-        "{told}"
+        failure.contains("for sub-orchestration id=2") || failure.contains("completion kind mismatch"),
+        "{failure}"
     );
     node.runtime.shutdown(None).await;
 }
 
-async fn queue_messages_survive_the_window_before_the_successor(store: Store) {
+async fn queue_messages_survive_the_window_before_the_successor(store: TestStore) {
     let (_store, node) = through_the_window(store, "Reads", vec![queued("new"), queued("unread")]).await;
     assert_eq!(node.output_of("i").await, "second carried new");
     node.runtime.shutdown(None).await;
 }
 
-/// Nobody waits for it when it is applied, so it is not delivered; but it is there for whoever reads the history.
-async fn signals_survive_the_window_before_the_successor(store: Store) {
+/// No wait is open when the signal is applied, so it is recorded but not delivered.
+async fn signals_survive_the_window_before_the_successor(store: TestStore) {
     let signal =
         |data: &str| WorkItem::ExternalRaised { instance: "i".into(), name: "s".into(), data: data.into() };
     let (_store, node) = through_the_window(store, "Waits", vec![signal("early")]).await;
-    node.says("i", "waiting").await;
+    node.until_status("i", "waiting").await;
     let history = node.history("i", 2).await;
     assert!(
         history
@@ -240,7 +240,7 @@ async fn signals_survive_the_window_before_the_successor(store: Store) {
     node.runtime.shutdown(None).await;
 }
 
-async fn a_cancel_survives_the_window_before_the_successor(store: Store) {
+async fn a_cancel_survives_the_window_before_the_successor(store: TestStore) {
     let cancel = WorkItem::CancelInstance { instance: "i".into(), reason: "enough".into() };
     let (_store, node) = through_the_window(store, "Waits", vec![cancel]).await;
     assert_eq!(node.failure_of("i").await.display_message(), "canceled: enough");
@@ -248,18 +248,18 @@ async fn a_cancel_survives_the_window_before_the_successor(store: Store) {
     node.runtime.shutdown(None).await;
 }
 
-async fn stale_completions_in_the_window_are_dropped(store: Store) {
+async fn stale_completions_in_the_window_are_dropped(store: TestStore) {
     let stale = vec![
         WorkItem::ActivityCompleted { instance: "i".into(), execution_id: 1, id: 2, result: "stale".into() },
         WorkItem::TimerFired { instance: "i".into(), execution_id: 1, id: 3, fire_at_ms: 0 },
     ];
     let (_store, node) = through_the_window(store, "Calls", stale).await;
-    // The successor's own completion arrives like any other.
+    // The successor's own completion is delivered.
     assert_eq!(node.output_of("i").await, "second fresh");
     node.runtime.shutdown(None).await;
 }
 
-async fn a_race_in_the_successor_sees_what_came_in_the_window(store: Store) {
+async fn a_race_in_the_successor_sees_what_came_in_the_window(store: TestStore) {
     let (_store, node) = through_the_window(store, "Races", vec![queued("new")]).await;
     assert_eq!(node.output_of("i").await, "second carried");
     node.runtime.shutdown(None).await;

@@ -9,30 +9,32 @@ use everturn::runtime::registry::OrchestrationRegistry;
 use everturn::{AppErrorKind, ConfigErrorKind, ErrorDetails, OrchestrationContext, OrchestrationStatus};
 
 use crate::node_under_test::{NodeUnderTest, echo, quick};
-use crate::stores::{Store, on_every_store};
+use crate::stores::{TestStore, on_every_store};
 
 on_every_store!(
-    a_changed_activity_is_found,
-    a_changed_order_or_kind_is_found,
-    a_changed_wait_or_queue_name_is_found,
-    a_changed_child_is_found,
-    a_changed_detached_start_is_found,
-    a_changed_key_or_value_is_found,
-    a_call_that_is_gone_is_found,
-    a_drop_that_is_gone_is_found,
-    a_function_that_returns_early_is_not_held_against_its_history,
+    a_changed_activity_is_detected,
+    a_changed_order_or_kind_is_detected,
+    a_changed_wait_or_queue_name_is_detected,
+    a_changed_child_is_detected,
+    a_changed_detached_start_is_detected,
+    a_changed_key_or_value_is_detected,
+    a_removed_call_is_detected,
+    a_removed_drop_is_detected,
+    a_function_that_returns_early_is_tolerated,
     what_follows_the_end_of_history_may_change,
     timer_durations_and_status_texts_may_change,
     a_childs_version_and_explicit_id_may_change,
     a_wait_on_something_that_is_not_durable_fails_at_once,
-    such_a_wait_beside_a_durable_one_is_tolerated,
+    a_wait_that_is_not_durable_is_tolerated_beside_a_durable_one,
 );
 
-type Ending = Pin<Box<dyn Future<Output = Result<String, String>> + Send>>;
-type Code = Arc<dyn Fn(OrchestrationContext) -> Ending + Send + Sync>;
+type OrchestrationFuture = Pin<Box<dyn Future<Output = Result<String, String>> + Send>>;
+type OrchestrationCode = Arc<dyn Fn(OrchestrationContext) -> OrchestrationFuture + Send + Sync>;
 
-/// Code that asks for something and then waits for `go`.
-fn code<T: Send + 'static>(ask: impl Fn(&OrchestrationContext) -> T + Clone + Send + Sync + 'static) -> Code {
+/// Code that makes a call and then waits for `go`.
+fn code<T: Send + 'static>(
+    ask: impl Fn(&OrchestrationContext) -> T + Clone + Send + Sync + 'static,
+) -> OrchestrationCode {
     Arc::new(move |ctx| {
         let ask = ask.clone();
         Box::pin(async move {
@@ -44,7 +46,7 @@ fn code<T: Send + 'static>(ask: impl Fn(&OrchestrationContext) -> T + Clone + Se
     })
 }
 
-fn deployed(code: &Code) -> OrchestrationRegistry {
+fn deployed(code: &OrchestrationCode) -> OrchestrationRegistry {
     let code = Arc::clone(code);
     OrchestrationRegistry::builder()
         .register("Test", move |ctx: OrchestrationContext, _: String| code(ctx))
@@ -54,8 +56,13 @@ fn deployed(code: &Code) -> OrchestrationRegistry {
         .build()
 }
 
-/// Starts an instance with one version of the code and ends it with another.
-async fn redeployed(store: &Store, instance: &str, before: &Code, after: &Code) -> OrchestrationStatus {
+/// Starts an instance with one version of the code and finishes it with another.
+async fn redeployed(
+    store: &TestStore,
+    instance: &str,
+    before: &OrchestrationCode,
+    after: &OrchestrationCode,
+) -> OrchestrationStatus {
     let node = NodeUnderTest::start(store.provider(), echo(), deployed(before), quick()).await;
     node.client.start_orchestration(instance, "Test", "").await.unwrap();
     node.committed(instance).await;
@@ -67,8 +74,14 @@ async fn redeployed(store: &Store, instance: &str, before: &Code, after: &Code) 
     end
 }
 
-/// The change is found, with this fragment in the message.
-async fn found(store: &Store, case: &str, before: &Code, after: &Code, fragment: &str) {
+/// Replay detects the change, with this fragment in the message.
+async fn detected(
+    store: &TestStore,
+    case: &str,
+    before: &OrchestrationCode,
+    after: &OrchestrationCode,
+    fragment: &str,
+) {
     let end = redeployed(store, case, before, after).await;
     let OrchestrationStatus::Failed { details, .. } = end else { panic!("{case}: {end:?}") };
     let ErrorDetails::Configuration { kind: ConfigErrorKind::Nondeterminism, resource, message } = &details
@@ -80,7 +93,7 @@ async fn found(store: &Store, case: &str, before: &Code, after: &Code, fragment:
     assert!(details.display_message().starts_with("nondeterministic: "), "{case}: {details:?}");
 }
 
-async fn tolerated(store: &Store, case: &str, before: &Code, after: &Code) {
+async fn tolerated(store: &TestStore, case: &str, before: &OrchestrationCode, after: &OrchestrationCode) {
     let end = redeployed(store, case, before, after).await;
     assert!(
         matches!(&end, OrchestrationStatus::Completed { output, .. } if output == "done"),
@@ -88,7 +101,7 @@ async fn tolerated(store: &Store, case: &str, before: &Code, after: &Code) {
     );
 }
 
-async fn a_changed_activity_is_found(store: Store) {
+async fn a_changed_activity_is_detected(store: TestStore) {
     let before = code(|ctx| ctx.schedule_activity_on_session("A", "in", "s").with_tag("t"));
     let changes = [
         ("name", code(|ctx| ctx.schedule_activity_on_session("B", "in", "s").with_tag("t"))),
@@ -99,39 +112,39 @@ async fn a_changed_activity_is_found(store: Store) {
         ("no tag", code(|ctx| ctx.schedule_activity_on_session("A", "in", "s"))),
     ];
     for (case, after) in &changes {
-        found(&store, case, &before, after, "schedule mismatch: action=").await;
+        detected(&store, case, &before, after, "schedule mismatch: action=").await;
     }
 }
 
-async fn a_changed_order_or_kind_is_found(store: Store) {
+async fn a_changed_order_or_kind_is_detected(store: TestStore) {
     let before = code(|ctx| {
-        (ctx.schedule_activity("A", "").with_tag("nobody"), ctx.schedule_timer(Duration::from_secs(600)))
+        (ctx.schedule_activity("A", "").with_tag("unserved"), ctx.schedule_timer(Duration::from_secs(600)))
     });
     let order = code(|ctx| {
         let timer = ctx.schedule_timer(Duration::from_secs(600));
-        (timer, ctx.schedule_activity("A", "").with_tag("nobody"))
+        (timer, ctx.schedule_activity("A", "").with_tag("unserved"))
     });
     let kind = code(|ctx| (ctx.schedule_wait("A"), ctx.schedule_timer(Duration::from_secs(600))));
-    found(&store, "order", &before, &order, "schedule mismatch: action=").await;
-    found(&store, "kind", &before, &kind, "vs event=").await;
+    detected(&store, "order", &before, &order, "schedule mismatch: action=").await;
+    detected(&store, "kind", &before, &kind, "vs event=").await;
 }
 
-async fn a_changed_wait_or_queue_name_is_found(store: Store) {
+async fn a_changed_wait_or_queue_name_is_detected(store: TestStore) {
     let (wait, other_wait) = (code(|ctx| ctx.schedule_wait("a")), code(|ctx| ctx.schedule_wait("b")));
-    found(&store, "wait", &wait, &other_wait, "schedule mismatch").await;
+    detected(&store, "wait", &wait, &other_wait, "schedule mismatch").await;
     let (queue, other_queue) = (code(|ctx| ctx.dequeue_event("a")), code(|ctx| ctx.dequeue_event("b")));
-    found(&store, "queue", &queue, &other_queue, "schedule mismatch").await;
+    detected(&store, "queue", &queue, &other_queue, "schedule mismatch").await;
 }
 
-async fn a_changed_child_is_found(store: Store) {
+async fn a_changed_child_is_detected(store: TestStore) {
     let before = code(|ctx| ctx.schedule_sub_orchestration("Child", "in"));
     let name = code(|ctx| ctx.schedule_sub_orchestration("Other", "in"));
     let input = code(|ctx| ctx.schedule_sub_orchestration("Child", "other"));
-    found(&store, "name", &before, &name, "schedule mismatch").await;
-    found(&store, "input", &before, &input, "schedule mismatch").await;
+    detected(&store, "name", &before, &name, "schedule mismatch").await;
+    detected(&store, "input", &before, &input, "schedule mismatch").await;
 }
 
-async fn a_changed_detached_start_is_found(store: Store) {
+async fn a_changed_detached_start_is_detected(store: TestStore) {
     let before = code(|ctx| ctx.schedule_orchestration("Child", "d", "in"));
     let changes = [
         ("name", code(|ctx| ctx.schedule_orchestration("Other", "d", "in"))),
@@ -139,27 +152,27 @@ async fn a_changed_detached_start_is_found(store: Store) {
         ("input", code(|ctx| ctx.schedule_orchestration("Child", "d", "other"))),
     ];
     for (case, after) in &changes {
-        found(&store, case, &before, after, "schedule mismatch").await;
+        detected(&store, case, &before, after, "schedule mismatch").await;
     }
-    found(&store, "gone", &before, &code(|_| ()), "mismatch").await;
+    detected(&store, "gone", &before, &code(|_| ()), "mismatch").await;
 }
 
-async fn a_changed_key_or_value_is_found(store: Store) {
+async fn a_changed_key_or_value_is_detected(store: TestStore) {
     let before = code(|ctx| ctx.set_kv_value("k", "v"));
-    found(&store, "key", &before, &code(|ctx| ctx.set_kv_value("l", "v")), "kv set mismatch: ").await;
-    found(&store, "value", &before, &code(|ctx| ctx.set_kv_value("k", "w")), "kv set mismatch: ").await;
+    detected(&store, "key", &before, &code(|ctx| ctx.set_kv_value("l", "v")), "kv set mismatch: ").await;
+    detected(&store, "value", &before, &code(|ctx| ctx.set_kv_value("k", "w")), "kv set mismatch: ").await;
     let cleared = code(|ctx| ctx.clear_kv_value("k"));
-    found(&store, "clear", &cleared, &code(|ctx| ctx.clear_kv_value("l")), "kv clear mismatch: ").await;
+    detected(&store, "clear", &cleared, &code(|ctx| ctx.clear_kv_value("l")), "kv clear mismatch: ").await;
     let all = code(|ctx| ctx.clear_all_kv_values());
-    found(&store, "all", &all, &before, "kv clear_all mismatch: ").await;
+    detected(&store, "all", &all, &before, "kv clear_all mismatch: ").await;
     let status = code(|ctx| ctx.set_custom_status("s"));
-    found(&store, "status", &status, &before, "custom status mismatch: ").await;
+    detected(&store, "status", &status, &before, "custom status mismatch: ").await;
 }
 
-/// Code that waits for `go` and asks for something meanwhile.
+/// Code that starts to wait for `go`, makes a call, and then awaits the wait.
 fn meanwhile<T: Send + 'static>(
     ask: impl Fn(&OrchestrationContext) -> T + Clone + Send + Sync + 'static,
-) -> Code {
+) -> OrchestrationCode {
     Arc::new(move |ctx| {
         let ask = ask.clone();
         Box::pin(async move {
@@ -172,21 +185,21 @@ fn meanwhile<T: Send + 'static>(
     })
 }
 
-async fn a_call_that_is_gone_is_found(store: Store) {
+async fn a_removed_call_is_detected(store: TestStore) {
     let gone = meanwhile(|_| ());
-    let before = meanwhile(|ctx| ctx.schedule_activity("A", "").with_tag("nobody"));
-    found(&store, "activity", &before, &gone, "history schedule but no emitted action").await;
+    let before = meanwhile(|ctx| ctx.schedule_activity("A", "").with_tag("unserved"));
+    detected(&store, "activity", &before, &gone, "history schedule but no emitted action").await;
     let before = meanwhile(|ctx| ctx.schedule_orchestration("Child", "d", "in"));
-    found(&store, "detached", &before, &gone, "history OrchestrationChained but no emitted action").await;
+    detected(&store, "detached", &before, &gone, "history OrchestrationChained but no emitted action").await;
 }
 
-async fn a_function_that_returns_early_is_not_held_against_its_history(store: Store) {
-    let before = code(|ctx| ctx.schedule_activity("A", "").with_tag("nobody"));
-    let short: Code = Arc::new(|_| Box::pin(async { Ok("done".to_owned()) }));
+async fn a_function_that_returns_early_is_tolerated(store: TestStore) {
+    let before = code(|ctx| ctx.schedule_activity("A", "").with_tag("unserved"));
+    let short: OrchestrationCode = Arc::new(|_| Box::pin(async { Ok("done".to_owned()) }));
     tolerated(&store, "i", &before, &short).await;
 }
 
-async fn a_drop_that_is_gone_is_found(store: Store) {
+async fn a_removed_drop_is_detected(store: TestStore) {
     let dropping = [
         ("activities", code(|ctx| drop(ctx.schedule_activity("A", "")))),
         ("sub-orchestrations", code(|ctx| drop(ctx.schedule_sub_orchestration("Child", "in")))),
@@ -201,13 +214,13 @@ async fn a_drop_that_is_gone_is_found(store: Store) {
     ];
     for ((kind, before), after) in dropping.iter().zip(&holding) {
         let fragment = format!("cancellation mismatch ({kind}): baseline_dropped_future_cancel_requests=");
-        found(&store, kind, before, after, &fragment).await;
+        detected(&store, kind, before, after, &fragment).await;
     }
 }
 
-async fn what_follows_the_end_of_history_may_change(store: Store) {
+async fn what_follows_the_end_of_history_may_change(store: TestStore) {
     let short = code(|_| ());
-    let long: Code = Arc::new(|ctx| {
+    let long: OrchestrationCode = Arc::new(|ctx| {
         Box::pin(async move {
             let signal = ctx.schedule_wait("go").await;
             ctx.schedule_activity("Echo", signal).await
@@ -217,7 +230,7 @@ async fn what_follows_the_end_of_history_may_change(store: Store) {
     tolerated(&store, "removed", &long, &short).await;
 }
 
-async fn timer_durations_and_status_texts_may_change(store: Store) {
+async fn timer_durations_and_status_texts_may_change(store: TestStore) {
     let before = code(|ctx| {
         ctx.set_custom_status("before");
         ctx.schedule_timer(Duration::from_secs(600))
@@ -229,7 +242,7 @@ async fn timer_durations_and_status_texts_may_change(store: Store) {
     tolerated(&store, "i", &before, &after).await;
 }
 
-async fn a_childs_version_and_explicit_id_may_change(store: Store) {
+async fn a_childs_version_and_explicit_id_may_change(store: TestStore) {
     let before = code(|ctx| ctx.schedule_sub_orchestration_with_id("Child", "one", "in"));
     let after = code(|ctx| {
         ctx.schedule_sub_orchestration_versioned_with_id("Child", Some("9.9.9".to_owned()), "two", "in")
@@ -237,8 +250,8 @@ async fn a_childs_version_and_explicit_id_may_change(store: Store) {
     tolerated(&store, "i", &before, &after).await;
 }
 
-async fn a_wait_on_something_that_is_not_durable_fails_at_once(store: Store) {
-    let sleeping: Code = Arc::new(|_| {
+async fn a_wait_on_something_that_is_not_durable_fails_at_once(store: TestStore) {
+    let sleeping: OrchestrationCode = Arc::new(|_| {
         Box::pin(async {
             tokio::time::sleep(Duration::from_secs(600)).await;
             Ok(String::new())
@@ -255,8 +268,8 @@ async fn a_wait_on_something_that_is_not_durable_fails_at_once(store: Store) {
     node.runtime.shutdown(None).await;
 }
 
-async fn such_a_wait_beside_a_durable_one_is_tolerated(store: Store) {
-    let beside: Code = Arc::new(|ctx| {
+async fn a_wait_that_is_not_durable_is_tolerated_beside_a_durable_one(store: TestStore) {
+    let beside: OrchestrationCode = Arc::new(|ctx| {
         Box::pin(async move {
             let (signal, ()) = ctx.join2(ctx.schedule_wait("go"), tokio::task::yield_now()).await;
             Ok(signal)

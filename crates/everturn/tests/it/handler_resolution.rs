@@ -9,12 +9,12 @@ use tracing::Level;
 
 use crate::log_lines::LogLines;
 use crate::node_under_test::{NodeUnderTest, echo, memory, quick, until};
-use crate::stores::{Store, on_every_store};
+use crate::stores::{TestStore, on_every_store};
 
 on_every_store!(
     the_first_of_several_starts_counts,
-    history_of_version_zero_goes_by_the_policy,
-    a_start_without_a_version_goes_by_the_policy_and_is_recorded_with_what_it_got,
+    a_history_with_version_zero_uses_the_version_policy,
+    a_start_without_a_version_records_the_version_that_the_policy_chose,
     duplicate_starts_cannot_change_handler_version_or_input,
 );
 
@@ -30,7 +30,7 @@ fn orchestrations() -> OrchestrationRegistry {
         .build()
 }
 
-async fn the_first_of_several_starts_counts(store: Store) {
+async fn the_first_of_several_starts_counts(store: TestStore) {
     let client = Client::new(store.provider());
     client.start_orchestration_versioned("i", "Test", "1.0.0", "first").await.unwrap();
     client.start_orchestration("i", "Other", "second").await.unwrap();
@@ -42,7 +42,7 @@ async fn the_first_of_several_starts_counts(store: Store) {
     node.runtime.shutdown(None).await;
 }
 
-async fn history_of_version_zero_goes_by_the_policy(store: Store) {
+async fn a_history_with_version_zero_uses_the_version_policy(store: TestStore) {
     let (client, provider) = (Client::new(store.provider()), store.provider());
     client.start_orchestration("i", "Test", "in").await.unwrap();
     let (_, token, _) = provider
@@ -75,7 +75,7 @@ async fn history_of_version_zero_goes_by_the_policy(store: Store) {
     node.runtime.shutdown(None).await;
 }
 
-async fn a_start_without_a_version_goes_by_the_policy_and_is_recorded_with_what_it_got(store: Store) {
+async fn a_start_without_a_version_records_the_version_that_the_policy_chose(store: TestStore) {
     let node = NodeUnderTest::start(store.provider(), echo(), orchestrations(), quick()).await;
     node.client.start_orchestration("i", "Test", "in").await.unwrap();
     node.committed("i").await;
@@ -86,8 +86,8 @@ async fn a_start_without_a_version_goes_by_the_policy_and_is_recorded_with_what_
 }
 
 #[tokio::test]
-async fn a_history_that_cannot_be_read_is_told_and_given_back_with_its_attempt() {
-    let (lines, _listening) = LogLines::listen();
+async fn a_history_that_cannot_be_read_is_logged_and_its_lock_abandoned() {
+    let (lines, _guard) = LogLines::capture();
     let store = memory();
     let node = NodeUnderTest::start(store.clone(), echo(), orchestrations(), quick()).await;
     node.client.start_orchestration("i", "Test", "").await.unwrap();
@@ -96,31 +96,34 @@ async fn a_history_that_cannot_be_read_is_told_and_given_back_with_its_attempt()
     assert!(store.damage_event("i", 1, 2));
     let node = NodeUnderTest::start(store.clone(), echo(), orchestrations(), quick()).await;
     node.client.raise_event("i", "go", "x").await.unwrap();
-    until("it is told", async || !lines.saying("history cannot be read").is_empty()).await;
-    let line = lines.saying("history cannot be read").remove(0);
+    until("the warning is logged", async || !lines.containing("history cannot be read").is_empty()).await;
+    let line = lines.containing("history cannot be read").remove(0);
     assert_eq!((line.level, line.target.as_str()), (Level::WARN, "everturn::runtime"));
-    // Others are not hurt.
+    // Other instances are not affected.
     node.client.start_orchestration("other", "Other", "").await.unwrap();
     node.output_of("other").await;
     node.runtime.shutdown(None).await;
     assert_eq!(store.message_attempts("i"), [1]);
     let hidden = store.fetch_orchestration_item(Duration::from_secs(5), Duration::ZERO, None).await.unwrap();
-    assert!(hidden.is_none(), "it rests for a second");
+    assert!(hidden.is_none(), "it is hidden for a second");
 }
 
 #[tokio::test]
-async fn an_ignored_start_is_told() {
-    let (lines, _listening) = LogLines::listen();
+async fn an_ignored_start_is_logged() {
+    let (lines, _guard) = LogLines::capture();
     let node = NodeUnderTest::start(memory(), echo(), orchestrations(), quick()).await;
     node.client.start_orchestration("i", "Test", "").await.unwrap();
     node.committed("i").await;
     node.client.start_orchestration("i", "Other", "").await.unwrap();
-    until("it is told", async || !lines.saying("start of an existing instance ignored").is_empty()).await;
-    assert_eq!(lines.saying("start of an existing instance ignored")[0].level, Level::WARN);
+    until("the warning is logged", async || {
+        !lines.containing("start of an existing instance ignored").is_empty()
+    })
+    .await;
+    assert_eq!(lines.containing("start of an existing instance ignored")[0].level, Level::WARN);
     node.runtime.shutdown(None).await;
 }
 
-async fn duplicate_starts_cannot_change_handler_version_or_input(store: Store) {
+async fn duplicate_starts_cannot_change_handler_version_or_input(store: TestStore) {
     let cold = RuntimeOptions { warm_instances_max: 0, ..quick() };
     for (instance, options) in [("warm", quick()), ("cold", cold)] {
         let node = NodeUnderTest::start(store.provider(), echo(), orchestrations(), options).await;

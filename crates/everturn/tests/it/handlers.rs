@@ -8,12 +8,12 @@ use everturn::runtime::{ActivityHandler, FnActivity, FnOrchestration, Orchestrat
 use everturn::{ActivityContext, AppErrorKind, ErrorDetails, OrchestrationContext};
 
 use crate::node_under_test::{NodeUnderTest, quick};
-use crate::stores::{Store, on_every_store};
+use crate::stores::{TestStore, on_every_store};
 
 on_every_store!(
     a_panic_of_an_activity_is_an_error_with_its_text,
     a_panic_of_an_orchestration_fails_its_instance,
-    a_handler_type_of_ones_own_is_as_good_as_a_closure,
+    a_user_defined_handler_type_works_like_a_closure,
 );
 
 fn orchestrations() -> OrchestrationRegistry {
@@ -39,7 +39,7 @@ fn activities() -> ActivityRegistry {
         .build()
 }
 
-async fn a_panic_of_an_activity_is_an_error_with_its_text(store: Store) {
+async fn a_panic_of_an_activity_is_an_error_with_its_text(store: TestStore) {
     let node = NodeUnderTest::start(store.provider(), activities(), orchestrations(), quick()).await;
     for (how, text) in [
         ("literal", "activity panicked: a literal"),
@@ -52,7 +52,7 @@ async fn a_panic_of_an_activity_is_an_error_with_its_text(store: Store) {
     node.runtime.shutdown(None).await;
 }
 
-async fn a_panic_of_an_orchestration_fails_its_instance(store: Store) {
+async fn a_panic_of_an_orchestration_fails_its_instance(store: TestStore) {
     let node = NodeUnderTest::start(store.provider(), activities(), orchestrations(), quick()).await;
     for (how, text) in [
         ("literal", "orchestration panicked: a literal"),
@@ -87,7 +87,7 @@ impl OrchestrationHandler for CallsDoubles {
     }
 }
 
-async fn a_handler_type_of_ones_own_is_as_good_as_a_closure(store: Store) {
+async fn a_user_defined_handler_type_works_like_a_closure(store: TestStore) {
     let (activity, orchestration) = (Arc::new(Doubles), Arc::new(CallsDoubles));
     let activities = ActivityRegistry::builder()
         .register("Doubles", move |ctx, input| {

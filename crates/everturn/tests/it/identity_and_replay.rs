@@ -6,7 +6,7 @@ use everturn::runtime::registry::OrchestrationRegistry;
 use everturn::{OrchestrationContext, RuntimeOptions};
 
 use crate::node_under_test::{NodeUnderTest, echo, quick};
-use crate::stores::{Store, on_every_store};
+use crate::stores::{TestStore, on_every_store};
 
 on_every_store!(
     an_orchestration_knows_its_identity,
@@ -15,10 +15,10 @@ on_every_store!(
     an_instance_in_memory_never_replays,
 );
 
-type Seen = Arc<Mutex<Vec<(String, bool)>>>;
+type ReplayNotes = Arc<Mutex<Vec<(String, bool)>>>;
 
-/// Notes at each place of the code whether it replays.
-fn orchestrations(seen: &Seen) -> OrchestrationRegistry {
+/// `Notes` records at each place of its code whether it is replaying.
+fn orchestrations(seen: &ReplayNotes) -> OrchestrationRegistry {
     let seen = Arc::clone(seen);
     OrchestrationRegistry::builder()
         .register_versioned("Identity", "1.2.3", |ctx: OrchestrationContext, input: String| async move {
@@ -46,8 +46,8 @@ fn orchestrations(seen: &Seen) -> OrchestrationRegistry {
         .build()
 }
 
-async fn notes(store: &Store, warm_instances_max: usize) -> Vec<(String, bool)> {
-    let seen = Seen::default();
+async fn notes(store: &TestStore, warm_instances_max: usize) -> Vec<(String, bool)> {
+    let seen = ReplayNotes::default();
     let options = RuntimeOptions { warm_instances_max, ..quick() };
     let node = NodeUnderTest::start(store.provider(), echo(), orchestrations(&seen), options).await;
     node.client.start_orchestration("i", "Notes", "").await.unwrap();
@@ -61,19 +61,20 @@ fn places(expected: &[(&str, bool)]) -> Vec<(String, bool)> {
     expected.iter().map(|(place, replaying)| ((*place).to_owned(), *replaying)).collect()
 }
 
-async fn an_orchestration_knows_its_identity(store: Store) {
+async fn an_orchestration_knows_its_identity(store: TestStore) {
     let node =
-        NodeUnderTest::start(store.provider(), echo(), orchestrations(&Seen::default()), quick()).await;
+        NodeUnderTest::start(store.provider(), echo(), orchestrations(&ReplayNotes::default()), quick())
+            .await;
     node.client.start_orchestration("i", "Identity", "").await.unwrap();
     assert_eq!(node.output_of("i").await, "i 2 Identity 1.2.3 false");
     node.runtime.shutdown(None).await;
 }
 
-async fn the_first_turn_never_replays(store: Store) {
+async fn the_first_turn_never_replays(store: TestStore) {
     assert_eq!(notes(&store, 0).await.first(), places(&[("start", false)]).first());
 }
 
-async fn what_was_recorded_replays_and_what_is_new_does_not(store: Store) {
+async fn what_was_recorded_replays_and_what_is_new_does_not(store: TestStore) {
     let expected = [
         ("start", false),
         ("start", true),
@@ -85,6 +86,6 @@ async fn what_was_recorded_replays_and_what_is_new_does_not(store: Store) {
     assert_eq!(notes(&store, 0).await, places(&expected));
 }
 
-async fn an_instance_in_memory_never_replays(store: Store) {
+async fn an_instance_in_memory_never_replays(store: TestStore) {
     assert_eq!(notes(&store, 100).await, places(&[("start", false), ("middle", false), ("end", false)]));
 }

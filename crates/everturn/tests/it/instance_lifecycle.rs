@@ -5,7 +5,7 @@ use everturn::runtime::registry::{ActivityRegistry, OrchestrationRegistry};
 use everturn::{ActivityContext, Either2, ErrorDetails, EventKind, OrchestrationContext, RuntimeOptions};
 
 use crate::node_under_test::{NodeUnderTest, memory, quick, until};
-use crate::stores::{Store, on_every_store};
+use crate::stores::{TestStore, on_every_store};
 
 on_every_store!(a_second_failure_of_an_activity_is_dropped);
 
@@ -76,7 +76,7 @@ async fn continue_as_new_makes_a_new_execution_each_time() {
 }
 
 #[tokio::test]
-async fn a_child_answers_its_parent() {
+async fn a_child_returns_its_output_to_its_parent() {
     let node = node(quick()).await;
     node.client.start_orchestration("p", "Parent", "").await.unwrap();
     assert_eq!(node.output_of("p").await, chain_output());
@@ -84,7 +84,7 @@ async fn a_child_answers_its_parent() {
     let descriptor = node.runtime.get_orchestration_descriptor("p::sub::2").await.unwrap();
     assert_eq!((descriptor.name.as_str(), descriptor.version.as_str()), ("Chain", "1.0.0"));
     assert_eq!((descriptor.parent_instance.as_deref(), descriptor.parent_id), (Some("p"), Some(2)));
-    assert_eq!(node.runtime.get_orchestration_descriptor("nobody").await, None);
+    assert_eq!(node.runtime.get_orchestration_descriptor("unknown").await, None);
     node.runtime.shutdown(None).await;
 }
 
@@ -132,7 +132,7 @@ async fn a_second_start_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_child_of_unknown_parent_execution_answers_the_current_one() {
+async fn a_child_without_a_parent_execution_answers_the_current_one() {
     let store = memory();
     let node = NodeUnderTest::start(store.clone(), activities(), orchestrations(), quick()).await;
     node.client.start_orchestration("p", "Waiter", "").await.unwrap();
@@ -148,7 +148,7 @@ async fn a_child_of_unknown_parent_execution_answers_the_current_one() {
         execution_id: 1,
     };
     store.enqueue_for_orchestrator(start, None).await.unwrap();
-    // The parent never asked for event 77, and says so: the notice reached its execution.
+    // The parent has no event 77. Its failure shows that the notice reached its current execution.
     assert_eq!(
         node.failure_of("p").await.display_message(),
         "nondeterministic: no matching schedule for sub-orchestration id=77"
@@ -157,7 +157,7 @@ async fn a_child_of_unknown_parent_execution_answers_the_current_one() {
 }
 
 #[tokio::test]
-async fn a_timer_that_loses_a_race_is_harmless() {
+async fn a_timer_that_loses_a_race_changes_nothing() {
     let registry = OrchestrationRegistry::builder()
         .register("Race", |ctx: OrchestrationContext, _: String| async move {
             let timer = ctx.schedule_timer(std::time::Duration::from_millis(20));
@@ -173,7 +173,7 @@ async fn a_timer_that_loses_a_race_is_harmless() {
     node.runtime.shutdown(None).await;
 }
 
-async fn a_second_failure_of_an_activity_is_dropped(store: Store) {
+async fn a_second_failure_of_an_activity_is_dropped(store: TestStore) {
     let activities = ActivityRegistry::builder()
         .register("Fails", |_: ActivityContext, _: String| async move { Err("no luck".to_owned()) })
         .build();
@@ -187,8 +187,8 @@ async fn a_second_failure_of_an_activity_is_dropped(store: Store) {
         .build();
     let node = NodeUnderTest::start(store.provider(), activities, orchestrations, quick()).await;
     node.client.start_orchestration("i", "Handles", "").await.unwrap();
-    node.says("i", "handled").await;
-    // Even one that would end the instance if it were the first.
+    node.until_status("i", "handled").await;
+    // The second of these would fail the instance if it were the first outcome.
     for details in [
         ErrorDetails::orchestration_failed("again"),
         ErrorDetails::Infrastructure { operation: "o".into(), message: "m".into(), retryable: false },

@@ -11,7 +11,7 @@ use everturn_conformance::{ProviderFactory, WorkerRowDamage};
 
 struct CountedFactory {
     clock: Arc<ManualClock>,
-    /// The provider behind the wrapper: damage is done to it.
+    /// The provider behind the wrapper, whose rows the suite damages.
     inner: OnceLock<Arc<MemoryProvider>>,
 }
 

@@ -13,7 +13,7 @@ use everturn::providers::{
 use everturn::runtime::observability::{MetricsProvider, ObservabilityConfig};
 use metrics_util::debugging::DebuggingRecorder;
 
-use crate::noting_provider::NotingProvider;
+use crate::recording_provider::RecordingProvider;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -44,7 +44,7 @@ fn commit() -> TurnCommit {
     }
 }
 
-/// Calls every method once, whatever it answers.
+/// Calls every method once and ignores the answers.
 async fn call_everything(store: &dyn Provider) {
     let renewal = LockRenewal { kind: LockKind::WorkItem, token: "t".into(), extend_for: SECOND };
     drop(store.fetch_orchestration_item(SECOND, SECOND, None).await);
@@ -82,28 +82,28 @@ fn counting() -> Arc<MetricsProvider> {
     Arc::new(MetricsProvider::new(&ObservabilityConfig::default()).unwrap())
 }
 
-/// Runs on this thread alone, where a local recorder hears everything.
+/// Runs on this thread only, where a thread-local recorder sees every metric.
 fn run(future: impl Future) {
     tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(future);
 }
 
 #[test]
 fn every_method_reaches_the_provider_inside() {
-    let inner = Arc::new(NotingProvider::default());
+    let inner = Arc::new(RecordingProvider::default());
     run(async {
         call_everything(inner.as_ref()).await;
-        let direct = inner.take_asked();
+        let direct = inner.take_calls();
         for metrics in [None, Some(counting())] {
             call_everything(&InstrumentedProvider::new(inner.clone(), metrics)).await;
-            assert_eq!(inner.take_asked(), direct);
+            assert_eq!(inner.take_calls(), direct);
         }
     });
 }
 
 #[test]
 fn answers_come_back_unchanged() {
-    let store = InstrumentedProvider::new(Arc::new(NotingProvider::default()), Some(counting()));
-    assert_eq!((store.name(), store.version()), ("noting", "9.9.9"));
+    let store = InstrumentedProvider::new(Arc::new(RecordingProvider::default()), Some(counting()));
+    assert_eq!((store.name(), store.version()), ("recording", "9.9.9"));
     assert_eq!((store.payload_bytes_max(), store.now_ms()), (8, 77));
     assert!(store.as_management_capability().is_none());
     run(async {
@@ -115,10 +115,10 @@ fn answers_come_back_unchanged() {
 }
 
 #[test]
-fn the_contracted_operations_are_timed() {
+fn the_documented_operations_are_timed() {
     let recorder = DebuggingRecorder::new();
     let snapshotter = recorder.snapshotter();
-    let store = InstrumentedProvider::new(Arc::new(NotingProvider::default()), Some(counting()));
+    let store = InstrumentedProvider::new(Arc::new(RecordingProvider::default()), Some(counting()));
     metrics::with_local_recorder(&recorder, || run(call_everything(&store)));
     let mut operations: Vec<_> = snapshotter
         .snapshot()
@@ -148,7 +148,7 @@ fn errors_pass_through_and_are_counted() {
     let error = ProviderError::retryable("read", "deadlock");
     let metrics = counting();
     let store =
-        InstrumentedProvider::new(Arc::new(NotingProvider::failing(error.clone())), Some(metrics.clone()));
+        InstrumentedProvider::new(Arc::new(RecordingProvider::failing(error.clone())), Some(metrics.clone()));
     run(async { assert_eq!(store.read("i").await, Err(error)) });
     assert_eq!(metrics.snapshot().provider_errors, 1);
 }

@@ -7,7 +7,7 @@ use everturn::runtime::registry::OrchestrationRegistry;
 use everturn::{EventKind, OrchestrationContext, RuntimeOptions};
 
 use crate::node_under_test::{NodeUnderTest, PATIENCE, echo, quick};
-use crate::stores::{Store, on_every_store};
+use crate::stores::{TestStore, on_every_store};
 
 on_every_store!(
     another_instances_value_is_read_while_it_runs_and_after,
@@ -88,7 +88,7 @@ fn cold() -> RuntimeOptions {
     RuntimeOptions { warm_instances_max: 0, ..quick() }
 }
 
-async fn node_on(store: &Store) -> NodeUnderTest {
+async fn node_on(store: &TestStore) -> NodeUnderTest {
     NodeUnderTest::start(store.provider(), echo(), orchestrations(), quick()).await
 }
 
@@ -97,7 +97,7 @@ async fn run(node: &NodeUnderTest, instance: &str, orchestration: &str, input: &
     node.output_of(instance).await
 }
 
-async fn another_instances_value_is_read_while_it_runs_and_after(store: Store) {
+async fn another_instances_value_is_read_while_it_runs_and_after(store: TestStore) {
     let node = node_on(&store).await;
     node.client.start_orchestration("writer", "Writer", "first").await.unwrap();
     node.committed("writer").await;
@@ -108,15 +108,15 @@ async fn another_instances_value_is_read_while_it_runs_and_after(store: Store) {
     node.runtime.shutdown(None).await;
 }
 
-async fn an_unknown_instance_or_key_is_none(store: Store) {
+async fn an_unknown_instance_or_key_is_none(store: TestStore) {
     let node = node_on(&store).await;
-    assert_eq!(run(&node, "r1", "Reader", "nobody").await, "None");
+    assert_eq!(run(&node, "r1", "Reader", "unknown").await, "None");
     assert_eq!(run(&node, "other", "Empty", "").await, "Some(\"\") 1");
     assert_eq!(run(&node, "r2", "Reader", "other").await, "None");
     node.runtime.shutdown(None).await;
 }
 
-async fn a_typed_read_of_another_instance_decodes_json(store: Store) {
+async fn a_typed_read_of_another_instance_decodes_json(store: TestStore) {
     let node = node_on(&store).await;
     for (writer, reader, value) in [("w1", "r1", "42"), ("w2", "r2", "not a number")] {
         node.client.start_orchestration(writer, "Writer", value).await.unwrap();
@@ -128,12 +128,12 @@ async fn a_typed_read_of_another_instance_decodes_json(store: Store) {
     node.runtime.shutdown(None).await;
 }
 
-async fn what_was_read_of_another_instance_is_recorded_and_replayed(store: Store) {
+async fn what_was_read_of_another_instance_is_recorded_and_replayed(store: TestStore) {
     let node = NodeUnderTest::start(store.provider(), echo(), orchestrations(), cold()).await;
     node.client.start_orchestration("writer", "Writer", "first").await.unwrap();
     node.committed("writer").await;
     node.client.start_orchestration("reader", "ReadsThenWaits", "writer").await.unwrap();
-    node.says("reader", "read").await;
+    node.until_status("reader", "read").await;
     node.client.raise_event("writer", "next", "changed").await.unwrap();
     node.output_of("writer").await;
     node.client.raise_event("reader", "go", "").await.unwrap();
@@ -149,7 +149,7 @@ async fn what_was_read_of_another_instance_is_recorded_and_replayed(store: Store
     node.runtime.shutdown(None).await;
 }
 
-async fn values_are_built_up_across_turns_and_executions(store: Store) {
+async fn values_are_built_up_across_turns_and_executions(store: TestStore) {
     for (instance, options) in [("warm", quick()), ("cold", cold())] {
         let node = NodeUnderTest::start(store.provider(), echo(), orchestrations(), options).await;
         assert_eq!(run(&node, instance, "Sum", "1").await, "9");
@@ -158,7 +158,7 @@ async fn values_are_built_up_across_turns_and_executions(store: Store) {
     }
 }
 
-async fn values_survive_failure(store: Store) {
+async fn values_survive_failure(store: TestStore) {
     let node = node_on(&store).await;
     node.client.start_orchestration("writer", "Writer", "first").await.unwrap();
     node.committed("writer").await;
@@ -168,21 +168,21 @@ async fn values_survive_failure(store: Store) {
     node.runtime.shutdown(None).await;
 }
 
-async fn parent_and_child_do_not_share_values(store: Store) {
+async fn parent_and_child_do_not_share_values(store: TestStore) {
     let node = node_on(&store).await;
     assert_eq!(run(&node, "p", "Parent", "").await, "None Some(\"parent\")");
     assert_eq!(node.client.get_kv_value("p::sub::3", "whose").await.unwrap().as_deref(), Some("child"));
     node.runtime.shutdown(None).await;
 }
 
-async fn empty_keys_and_values_are_legal(store: Store) {
+async fn empty_keys_and_values_are_legal(store: TestStore) {
     let node = node_on(&store).await;
     assert_eq!(run(&node, "i", "Empty", "").await, "Some(\"\") 1");
     assert_eq!(node.client.get_kv_value("i", "").await.unwrap().as_deref(), Some(""));
     node.runtime.shutdown(None).await;
 }
 
-async fn values_are_gone_with_the_instance(store: Store) {
+async fn values_are_gone_with_the_instance(store: TestStore) {
     let node = node_on(&store).await;
     run(&node, "i", "Empty", "").await;
     node.client.delete_instance("i", false).await.unwrap();
@@ -190,7 +190,7 @@ async fn values_are_gone_with_the_instance(store: Store) {
     node.runtime.shutdown(None).await;
 }
 
-async fn pruning_goes_by_the_recorded_times_warm_and_cold(store: Store) {
+async fn pruning_goes_by_the_recorded_times_warm_and_cold(store: TestStore) {
     let clock = Arc::new(ManualClock::new(5_000));
     for (instance, warm_instances_max) in [("cold", 0), ("warm", 100)] {
         clock.set_wall_ms(5_000);
@@ -202,7 +202,7 @@ async fn pruning_goes_by_the_recorded_times_warm_and_cold(store: Store) {
         node.client.raise_event(instance, "next", "").await.unwrap();
         node.client.wait_for_kv_value(instance, "new", PATIENCE).await.unwrap();
         clock.set_wall_ms(7_000);
-        // A write bears the time of the last event before it, and the cut-off itself is kept.
+        // A write carries the time of the last event before it. Pruning keeps a value written exactly at the cut-off.
         node.client.raise_event(instance, "cutoff", "6000").await.unwrap();
         assert_eq!(node.output_of(instance).await, "1 [\"new\"]");
         let history = node.history(instance, 1).await;

@@ -7,12 +7,12 @@ use everturn::{ClientError, EventKind, OrchestrationContext, RuntimeOptions};
 use everturn_proof::many;
 
 use crate::node_under_test::{NodeUnderTest, echo};
-use crate::stores::{Store, on_every_store};
+use crate::stores::{TestStore, on_every_store};
 
 on_every_store!(
     ten_thousand_activities_in_one_fan_out,
     an_orchestration_with_twenty_thousand_events_replays,
-    a_payload_of_a_million_characters_travels,
+    a_payload_of_a_million_characters_is_delivered,
     an_input_over_the_limit_is_refused_at_the_client,
     a_call_over_the_limit_is_an_error_the_orchestration_can_handle,
     a_result_over_the_limit_is_a_failure_the_orchestration_can_handle,
@@ -21,7 +21,7 @@ on_every_store!(
 /// The default limit of both stores.
 const PAYLOAD_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-async fn ten_thousand_activities_in_one_fan_out(store: Store) {
+async fn ten_thousand_activities_in_one_fan_out(store: TestStore) {
     let orchestrations = OrchestrationRegistry::builder()
         .register("Test", |ctx: OrchestrationContext, _: String| async move {
             let calls =
@@ -39,7 +39,7 @@ async fn ten_thousand_activities_in_one_fan_out(store: Store) {
 }
 
 /// 100 rounds of 100 activities; the last round waits, so that the whole history is replayed by another runtime.
-async fn an_orchestration_with_twenty_thousand_events_replays(store: Store) {
+async fn an_orchestration_with_twenty_thousand_events_replays(store: TestStore) {
     let orchestrations = OrchestrationRegistry::builder()
         .register("Test", |ctx: OrchestrationContext, _: String| async move {
             for round in 0..many(100) {
@@ -55,7 +55,7 @@ async fn an_orchestration_with_twenty_thousand_events_replays(store: Store) {
         NodeUnderTest::start(store.provider(), echo(), orchestrations.clone(), RuntimeOptions::default())
             .await;
     first.client.start_orchestration("one", "Test", "").await.unwrap();
-    first.says("one", "done").await;
+    first.until_status("one", "done").await;
     first.runtime.shutdown(None).await;
     let second =
         NodeUnderTest::start(store.provider(), echo(), orchestrations, RuntimeOptions::default()).await;
@@ -73,7 +73,7 @@ fn pass_on() -> OrchestrationRegistry {
         .build()
 }
 
-async fn a_payload_of_a_million_characters_travels(store: Store) {
+async fn a_payload_of_a_million_characters_is_delivered(store: TestStore) {
     let node = NodeUnderTest::start(store.provider(), echo(), pass_on(), RuntimeOptions::default()).await;
     let payload = "ü".repeat(1_000_000);
     node.client.start_orchestration("one", "Test", payload.as_str()).await.unwrap();
@@ -81,7 +81,7 @@ async fn a_payload_of_a_million_characters_travels(store: Store) {
     node.runtime.shutdown(None).await;
 }
 
-async fn an_input_over_the_limit_is_refused_at_the_client(store: Store) {
+async fn an_input_over_the_limit_is_refused_at_the_client(store: TestStore) {
     let node = NodeUnderTest::start(store.provider(), echo(), pass_on(), RuntimeOptions::default()).await;
     let payload = "x".repeat(PAYLOAD_BYTES_MAX + 1);
     let refused = node.client.start_orchestration("one", "Test", payload).await;
@@ -91,7 +91,7 @@ async fn an_input_over_the_limit_is_refused_at_the_client(store: Store) {
     node.runtime.shutdown(None).await;
 }
 
-async fn a_call_over_the_limit_is_an_error_the_orchestration_can_handle(store: Store) {
+async fn a_call_over_the_limit_is_an_error_the_orchestration_can_handle(store: TestStore) {
     let orchestrations = OrchestrationRegistry::builder()
         .register("Test", |ctx: OrchestrationContext, _: String| async move {
             let refused = ctx.schedule_activity("Echo", "x".repeat(PAYLOAD_BYTES_MAX + 1)).await;
@@ -111,7 +111,7 @@ async fn a_call_over_the_limit_is_an_error_the_orchestration_can_handle(store: S
     node.runtime.shutdown(None).await;
 }
 
-async fn a_result_over_the_limit_is_a_failure_the_orchestration_can_handle(store: Store) {
+async fn a_result_over_the_limit_is_a_failure_the_orchestration_can_handle(store: TestStore) {
     let large = Arc::new("x".repeat(PAYLOAD_BYTES_MAX + 1));
     let activities = ActivityRegistry::builder()
         .register("Large", move |_ctx, _input: String| {

@@ -6,7 +6,7 @@ use everturn::{
 };
 
 use crate::node_under_test::{NodeUnderTest, echo, quick};
-use crate::stores::{Store, on_every_store};
+use crate::stores::{TestStore, on_every_store};
 use crate::tampering_store::TamperingStore;
 use crate::turn_by_hand::child_start;
 
@@ -15,12 +15,12 @@ on_every_store!(
     exactly_the_limit_is_allowed,
     keys_of_earlier_turns_and_executions_count,
     a_violation_discards_the_turns_work,
-    a_parent_is_told_of_its_childs_violation,
-    a_violating_turn_still_tells_a_colliding_parent,
+    a_parent_is_notified_of_its_childs_violation,
+    a_violating_turn_still_notifies_a_colliding_parent,
     a_violation_cancels_open_children,
     payloads_without_a_result_fail_the_instance,
     payloads_of_activities_and_children_are_errors_of_their_calls,
-    a_refused_call_is_replayed_without_asking_for_the_limit,
+    replay_of_a_refused_call_does_not_read_the_limit,
     texts_of_failures_are_cut_to_the_limit,
 );
 
@@ -46,7 +46,7 @@ fn orchestrations() -> OrchestrationRegistry {
             }
             ctx.continue_as_new("second").await
         })
-        .register("BreaksAfterAsking", |ctx: OrchestrationContext, _: String| async move {
+        .register("BreaksAfterCalls", |ctx: OrchestrationContext, _: String| async move {
             ctx.schedule_wait("go").await;
             ctx.schedule_orchestration("Waits", "detached", "");
             let child = ctx.schedule_sub_orchestration_with_id("Waits", "new child", "");
@@ -79,7 +79,7 @@ fn orchestrations() -> OrchestrationRegistry {
         .build()
 }
 
-/// Goes so many bytes (or keys) above a limit.
+/// Exceeds a limit by this number of bytes or keys.
 fn breaks(ctx: &OrchestrationContext, limit: &str, above: usize) {
     match limit {
         "status" => ctx.set_custom_status("x".repeat(262_144 + above)),
@@ -96,11 +96,11 @@ const VIOLATIONS: [(&str, &str); 4] = [
     ("keys", "KV key count (151) exceeds limit (150)"),
 ];
 
-async fn node_on(store: &Store) -> NodeUnderTest {
+async fn node_on(store: &TestStore) -> NodeUnderTest {
     NodeUnderTest::start(store.provider(), echo(), orchestrations(), quick()).await
 }
 
-async fn a_violation_fails_the_instance_with_its_text(store: Store) {
+async fn a_violation_fails_the_instance_with_its_text(store: TestStore) {
     let node = node_on(&store).await;
     for (limit, text) in VIOLATIONS {
         node.client.start_orchestration(limit, "Breaks", limit).await.unwrap();
@@ -114,7 +114,7 @@ async fn a_violation_fails_the_instance_with_its_text(store: Store) {
     node.runtime.shutdown(None).await;
 }
 
-async fn exactly_the_limit_is_allowed(store: Store) {
+async fn exactly_the_limit_is_allowed(store: TestStore) {
     let node = node_on(&store).await;
     for (limit, _) in VIOLATIONS {
         node.client.start_orchestration(limit, "Reaches", limit).await.unwrap();
@@ -123,7 +123,7 @@ async fn exactly_the_limit_is_allowed(store: Store) {
     node.runtime.shutdown(None).await;
 }
 
-async fn keys_of_earlier_turns_and_executions_count(store: Store) {
+async fn keys_of_earlier_turns_and_executions_count(store: TestStore) {
     let node = node_on(&store).await;
     node.client.start_orchestration("i", "Grows", "first").await.unwrap();
     assert_eq!(node.failure_of("i").await.display_message(), "KV key count (151) exceeds limit (150)");
@@ -131,9 +131,9 @@ async fn keys_of_earlier_turns_and_executions_count(store: Store) {
     node.runtime.shutdown(None).await;
 }
 
-async fn a_violation_discards_the_turns_work(store: Store) {
+async fn a_violation_discards_the_turns_work(store: TestStore) {
     let node = node_on(&store).await;
-    node.client.start_orchestration("i", "BreaksAfterAsking", "").await.unwrap();
+    node.client.start_orchestration("i", "BreaksAfterCalls", "").await.unwrap();
     node.committed("i").await;
     node.client.raise_event("i", "go", "").await.unwrap();
     node.failure_of("i").await;
@@ -144,7 +144,7 @@ async fn a_violation_discards_the_turns_work(store: Store) {
     node.runtime.shutdown(None).await;
 }
 
-async fn a_parent_is_told_of_its_childs_violation(store: Store) {
+async fn a_parent_is_notified_of_its_childs_violation(store: TestStore) {
     let node = node_on(&store).await;
     for (limit, text) in VIOLATIONS {
         node.client.start_orchestration(limit, "Parent", limit).await.unwrap();
@@ -156,20 +156,20 @@ async fn a_parent_is_told_of_its_childs_violation(store: Store) {
     node.runtime.shutdown(None).await;
 }
 
-async fn a_violating_turn_still_tells_a_colliding_parent(store: Store) {
+async fn a_violating_turn_still_notifies_a_colliding_parent(store: TestStore) {
     let node = node_on(&store).await;
     node.client.start_orchestration("i", "BreaksOnSignal", "").await.unwrap();
     node.client.start_orchestration("p", "Waits", "").await.unwrap();
     node.committed("i").await;
     node.committed("p").await;
     node.runtime.shutdown(None).await;
-    // Both in one batch: the signal that makes the turn break its limit, and a child start for the same id.
+    // One batch holds the signal that makes the turn break its limit and a child start for the same id.
     node.client.raise_event("i", "go", "").await.unwrap();
     let start = child_start("p", "i");
     store.provider().enqueue_for_orchestrator(start, None).await.unwrap();
     let node = node_on(&store).await;
     assert!(node.failure_of("i").await.display_message().starts_with("Custom status size"));
-    // The notice names event 2 of the parent, which is a wait: that it arrived is seen by its failure.
+    // The notice names event 2 of the parent, which is a wait. The failure shows that the notice arrived.
     assert_eq!(
         node.failure_of("p").await.display_message(),
         "nondeterministic: no matching schedule for sub-orchestration id=2"
@@ -177,7 +177,7 @@ async fn a_violating_turn_still_tells_a_colliding_parent(store: Store) {
     node.runtime.shutdown(None).await;
 }
 
-async fn a_violation_cancels_open_children(store: Store) {
+async fn a_violation_cancels_open_children(store: TestStore) {
     let node = node_on(&store).await;
     node.client.start_orchestration("i", "HoldsAChild", "").await.unwrap();
     node.committed("child").await;
@@ -187,7 +187,7 @@ async fn a_violation_cancels_open_children(store: Store) {
     node.runtime.shutdown(None).await;
 }
 
-/// Orchestrations that ask for more than 100 bytes, each in another way.
+/// `Large` exceeds a limit of 100 bytes in the way its input names.
 fn large() -> OrchestrationRegistry {
     OrchestrationRegistry::builder()
         .register("Large", |ctx: OrchestrationContext, way: String| async move {
@@ -205,7 +205,7 @@ fn large() -> OrchestrationRegistry {
                 "child" => return ctx.schedule_sub_orchestration("Large", payload).await,
                 other => return Ok(other.to_owned()),
             }
-            ctx.schedule_activity("Echo", "unheard").await
+            ctx.schedule_activity("Echo", "not dispatched").await
         })
         .register("Refused", |ctx: OrchestrationContext, _: String| async move {
             let refused = ctx.schedule_activity("Echo", "x".repeat(101)).await.unwrap_err();
@@ -216,7 +216,7 @@ fn large() -> OrchestrationRegistry {
 
 const TOO_LARGE: &str = "Payload size (101 bytes) exceeds limit (100 bytes)";
 
-async fn payloads_without_a_result_fail_the_instance(store: Store) {
+async fn payloads_without_a_result_fail_the_instance(store: TestStore) {
     let store = store.with_payload_bytes_max(100).await;
     let node = NodeUnderTest::start(store.provider(), echo(), large(), quick()).await;
     for way in ["detached", "kv", "status", "continue", "output", "error"] {
@@ -229,7 +229,7 @@ async fn payloads_without_a_result_fail_the_instance(store: Store) {
     node.runtime.shutdown(None).await;
 }
 
-async fn payloads_of_activities_and_children_are_errors_of_their_calls(store: Store) {
+async fn payloads_of_activities_and_children_are_errors_of_their_calls(store: TestStore) {
     let store = store.with_payload_bytes_max(100).await;
     let activities = ActivityRegistry::builder()
         .register("Double", |_ctx, input: String| async move { Ok(format!("{input}{input}")) })
@@ -254,7 +254,7 @@ async fn payloads_of_activities_and_children_are_errors_of_their_calls(store: St
     node.runtime.shutdown(None).await;
 }
 
-async fn a_refused_call_is_replayed_without_asking_for_the_limit(store: Store) {
+async fn replay_of_a_refused_call_does_not_read_the_limit(store: TestStore) {
     let store = store.with_payload_bytes_max(100).await;
     let node = NodeUnderTest::start(store.provider(), echo(), large(), quick()).await;
     node.client.start_orchestration("i", "Refused", "").await.unwrap();
@@ -269,7 +269,7 @@ async fn a_refused_call_is_replayed_without_asking_for_the_limit(store: Store) {
     node.runtime.shutdown(None).await;
 }
 
-async fn texts_of_failures_are_cut_to_the_limit(store: Store) {
+async fn texts_of_failures_are_cut_to_the_limit(store: TestStore) {
     let store = store.with_payload_bytes_max(2_000).await;
     let orchestrations = OrchestrationRegistry::builder()
         .register(
@@ -277,8 +277,8 @@ async fn texts_of_failures_are_cut_to_the_limit(store: Store) {
             |_: OrchestrationContext, _: String| async move { panic!("{}", "p".repeat(3_000)) },
         )
         .register("Calls", |ctx: OrchestrationContext, _: String| async move {
-            // As JSON twice as long.
-            ctx.schedule_activity("Nobody", "\"".repeat(1_500)).await
+            // Twice as long as JSON.
+            ctx.schedule_activity("Unregistered", "\"".repeat(1_500)).await
         })
         .build();
     let options = RuntimeOptions { max_attempts: 1, ..quick() };

@@ -9,10 +9,10 @@ use everturn::runtime::registry::{ActivityRegistry, OrchestrationRegistry};
 use everturn::{ActivityContext, OrchestrationContext, RuntimeOptions};
 
 use crate::node_under_test::{NodeUnderTest, echo, quick, until};
-use crate::stores::{Store, on_every_store, on_every_store_in_paused_time};
+use crate::stores::{TestStore, on_every_store, on_every_store_in_paused_time};
 use crate::tampering_store::TamperingStore;
 
-// A turn that does not yield is real time by nature.
+// A turn that does not yield blocks its thread, so this test needs real time.
 on_every_store!(a_turn_longer_than_its_lock_is_taken_once);
 on_every_store_in_paused_time!(
     an_activity_longer_than_its_lock_is_done_once,
@@ -21,10 +21,10 @@ on_every_store_in_paused_time!(
     an_activity_whose_lock_could_not_be_renewed_runs_again,
     locks_are_renewed_during_shutdown_until_the_work_is_stored,
     a_lease_is_renewed_while_its_session_is_active,
-    errors_of_the_session_manager_hurt_nobody,
+    errors_of_the_session_manager_do_not_stop_work,
 );
 
-/// It is renewed after half of it; the other half is what a busy machine may lose without harm.
+/// A lock is renewed after half its timeout. The other half is slack for a busy machine.
 const LOCK: Duration = Duration::from_secs(2);
 const LONG: Duration = Duration::from_secs(5);
 
@@ -37,14 +37,14 @@ fn short_locks() -> RuntimeOptions {
     }
 }
 
-/// Counts runs; each takes longer than its lock.
+/// Counts the runs of an activity that takes longer than its lock.
 #[derive(Clone, Default)]
-struct Work {
+struct LongActivity {
     begun: Arc<AtomicUsize>,
     cancelled: Arc<AtomicUsize>,
 }
 
-impl Work {
+impl LongActivity {
     fn activities(&self) -> ActivityRegistry {
         let work = self.clone();
         ActivityRegistry::builder()
@@ -86,9 +86,9 @@ fn orchestrations() -> OrchestrationRegistry {
         .build()
 }
 
-async fn an_activity_longer_than_its_lock_is_done_once(store: Store) {
-    let work = Work::default();
-    // A second runtime would take over a lock that ran out.
+async fn an_activity_longer_than_its_lock_is_done_once(store: TestStore) {
+    let work = LongActivity::default();
+    // A second runtime would take over an expired lock.
     let one =
         NodeUnderTest::start(store.provider(), work.activities(), orchestrations(), short_locks()).await;
     let other =
@@ -100,7 +100,7 @@ async fn an_activity_longer_than_its_lock_is_done_once(store: Store) {
     other.runtime.shutdown(None).await;
 }
 
-async fn a_turn_longer_than_its_lock_is_taken_once(store: Store) {
+async fn a_turn_longer_than_its_lock_is_taken_once(store: TestStore) {
     let turns = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&turns);
     let slow = OrchestrationRegistry::builder()
@@ -108,7 +108,7 @@ async fn a_turn_longer_than_its_lock_is_taken_once(store: Store) {
             let turns = Arc::clone(&counted);
             async move {
                 turns.fetch_add(1, Ordering::SeqCst);
-                // Other threads must be able to run meanwhile, as with any code that computes for long.
+                // Lets other tasks of this thread move to other threads meanwhile.
                 tokio::task::block_in_place(|| std::thread::sleep(LOCK + LOCK / 2));
                 Ok("at last".to_owned())
             }
@@ -123,8 +123,8 @@ async fn a_turn_longer_than_its_lock_is_taken_once(store: Store) {
     other.runtime.shutdown(None).await;
 }
 
-async fn a_transient_renewal_error_cancels_nothing(store: Store) {
-    let work = Work::default();
+async fn a_transient_renewal_error_cancels_nothing(store: TestStore) {
+    let work = LongActivity::default();
     let renewals = AtomicUsize::new(0);
     let store = TamperingStore::new(store.provider(), move |operation| {
         let fails = operation == "renew_locks" && renewals.fetch_add(1, Ordering::SeqCst).is_multiple_of(2);
@@ -138,14 +138,14 @@ async fn a_transient_renewal_error_cancels_nothing(store: Store) {
     node.runtime.shutdown(None).await;
 }
 
-async fn a_refused_renewal_cancels_the_activity(store: Store) {
-    let work = Work::default();
+async fn a_refused_renewal_cancels_the_activity(store: TestStore) {
+    let work = LongActivity::default();
     let refusing = TamperingStore::new(store.provider(), |operation| {
         (operation == "renew_locks").then(|| ProviderError::lock_lost("renew", "the row is gone"))
     });
     let node = NodeUnderTest::start(refusing, work.activities(), orchestrations(), short_locks()).await;
     node.client.start_orchestration("i", "Calls", "").await.unwrap();
-    until("the activity hears", async || work.counts().1 == 1).await;
+    until("the activity is cancelled", async || work.counts().1 == 1).await;
     until("it is counted as cancelled, not as done", async || {
         node.client.get_queue_depths().await.unwrap().worker_queue == 0
     })
@@ -154,9 +154,9 @@ async fn a_refused_renewal_cancels_the_activity(store: Store) {
     node.runtime.shutdown(None).await;
 }
 
-/// The store refuses, but does not say that the lock is another's: the row must not go with the activity.
-async fn an_activity_whose_lock_could_not_be_renewed_runs_again(store: Store) {
-    let work = Work::default();
+/// The store refuses the renewal without saying that the lock is lost: the activity's row must stay in the queue.
+async fn an_activity_whose_lock_could_not_be_renewed_runs_again(store: TestStore) {
+    let work = LongActivity::default();
     let refusals = AtomicUsize::new(0);
     let refusing = TamperingStore::new(store.provider(), move |operation| {
         let is_first = operation == "renew_locks" && refusals.fetch_add(1, Ordering::SeqCst) == 0;
@@ -169,8 +169,8 @@ async fn an_activity_whose_lock_could_not_be_renewed_runs_again(store: Store) {
     node.runtime.shutdown(None).await;
 }
 
-async fn locks_are_renewed_during_shutdown_until_the_work_is_stored(store: Store) {
-    let work = Work::default();
+async fn locks_are_renewed_during_shutdown_until_the_work_is_stored(store: TestStore) {
+    let work = LongActivity::default();
     let node =
         NodeUnderTest::start(store.provider(), work.activities(), orchestrations(), short_locks()).await;
     node.client.start_orchestration("i", "Calls", "").await.unwrap();
@@ -182,8 +182,8 @@ async fn locks_are_renewed_during_shutdown_until_the_work_is_stored(store: Store
     next.runtime.shutdown(None).await;
 }
 
-async fn a_lease_is_renewed_while_its_session_is_active(store: Store) {
-    let work = Work::default();
+async fn a_lease_is_renewed_while_its_session_is_active(store: TestStore) {
+    let work = LongActivity::default();
     // One slot each: the second call waits for the owner although another node is free.
     let named = |node: &str| RuntimeOptions {
         worker_concurrency: 1,
@@ -201,7 +201,7 @@ async fn a_lease_is_renewed_while_its_session_is_active(store: Store) {
     other.runtime.shutdown(None).await;
 }
 
-async fn errors_of_the_session_manager_hurt_nobody(store: Store) {
+async fn errors_of_the_session_manager_do_not_stop_work(store: TestStore) {
     let failing = TamperingStore::new(store.provider(), |operation| match operation {
         "renew_session_lock" | "cleanup_orphaned_sessions" => {
             Some(ProviderError::permanent(operation, "broken"))

@@ -9,7 +9,7 @@ use everturn::{ActivityContext, OrchestrationContext, RuntimeOptions};
 use tokio::sync::Semaphore;
 use tracing::Level;
 
-use crate::log_lines::{Line, LogLines};
+use crate::log_lines::{LogLine, LogLines};
 use crate::node_under_test::{NodeUnderTest, memory, quick, until};
 use crate::tampering_store::TamperingStore;
 
@@ -18,16 +18,16 @@ const OF_AN_EXECUTION: [&str; 4] =
 
 fn orchestrations() -> OrchestrationRegistry {
     OrchestrationRegistry::builder()
-        .register("Says", |ctx: OrchestrationContext, _: String| async move {
+        .register("Traces", |ctx: OrchestrationContext, _: String| async move {
             ctx.trace_info("info");
             ctx.trace_warn("warn");
             ctx.trace_error("error");
             ctx.trace_debug("debug");
             ctx.trace("wArN", "any case");
             ctx.trace("loud", "no such level");
-            ctx.schedule_activity("Says", "").await?;
+            ctx.schedule_activity("Traces", "").await?;
             ctx.trace_info("after");
-            ctx.schedule_activity("Says", "").await
+            ctx.schedule_activity("Traces", "").await
         })
         .register("Calls", |ctx: OrchestrationContext, activity: String| async move {
             ctx.schedule_activity(activity, "in").with_tag("t").await
@@ -36,7 +36,7 @@ fn orchestrations() -> OrchestrationRegistry {
             if left.is_empty() { Ok(left) } else { ctx.continue_as_new("").await }
         })
         .register("Fails", |_: OrchestrationContext, text: String| async move { Err(text) })
-        .register("TooMuch", |ctx: OrchestrationContext, _: String| async move {
+        .register("Waits for go", |ctx: OrchestrationContext, _: String| async move {
             Ok(ctx.schedule_wait("go").await)
         })
         .register("Races", |ctx: OrchestrationContext, _: String| async move {
@@ -50,7 +50,7 @@ fn orchestrations() -> OrchestrationRegistry {
 
 fn activities() -> ActivityRegistry {
     ActivityRegistry::builder()
-        .register("Says", |ctx: ActivityContext, _: String| async move {
+        .register("Traces", |ctx: ActivityContext, _: String| async move {
             ctx.trace_info("activity info");
             ctx.trace_warn("activity warn");
             ctx.trace_error("activity error");
@@ -69,30 +69,30 @@ fn any_tag() -> RuntimeOptions {
     }
 }
 
-/// Runs one instance to its end and gives back what was written.
+/// Runs one instance to its end and returns the log lines.
 async fn lines_of(orchestration: &str, input: &str, options: RuntimeOptions) -> LogLines {
-    let (lines, _listening) = LogLines::listen();
+    let (lines, _guard) = LogLines::capture();
     let node = NodeUnderTest::start(memory(), activities(), orchestrations(), options).await;
     node.client.start_orchestration("i", orchestration, input).await.unwrap();
     node.end_of("i").await;
-    // Lines about a commit follow it; shutdown waits for the slots that write them.
+    // Lines about a commit are written after it. Shutdown waits for the slots that write them.
     node.runtime.shutdown(None).await;
     lines
 }
 
-fn is(line: &Line, level: Level, target: &str) {
+fn is(line: &LogLine, level: Level, target: &str) {
     assert_eq!((line.level, line.target.as_str()), (level, target), "{line:?}");
 }
 
-fn has(line: &Line, fields: &[(&str, &str)]) {
+fn has(line: &LogLine, fields: &[(&str, &str)]) {
     for (name, value) in fields {
         assert_eq!(line.field(name), *value, "{name} of {line:?}");
     }
 }
 
 #[tokio::test]
-async fn an_orchestrations_lines_bear_its_identity() {
-    let lines = lines_of("Says", "", quick()).await;
+async fn log_lines_of_an_orchestration_carry_its_identity() {
+    let lines = lines_of("Traces", "", quick()).await;
     for (message, level) in [
         ("info", Level::INFO),
         ("warn", Level::WARN),
@@ -106,13 +106,13 @@ async fn an_orchestrations_lines_bear_its_identity() {
         assert_eq!(line.field_names(), OF_AN_EXECUTION);
         let identity = [("instance_id", "i"), ("execution_id", "1")];
         has(&line, &identity);
-        has(&line, &[("orchestration_name", "Says"), ("orchestration_version", "1.0.0")]);
+        has(&line, &[("orchestration_name", "Traces"), ("orchestration_version", "1.0.0")]);
     }
 }
 
 #[tokio::test]
 async fn an_unknown_level_goes_to_trace_and_is_a_field() {
-    let lines = lines_of("Says", "", quick()).await;
+    let lines = lines_of("Traces", "", quick()).await;
     let line = lines.only("no such level");
     is(&line, Level::TRACE, "everturn::orchestration");
     assert_eq!(line.field("level"), "loud");
@@ -121,15 +121,15 @@ async fn an_unknown_level_goes_to_trace_and_is_a_field() {
 #[tokio::test]
 async fn a_replaying_orchestration_writes_nothing_twice() {
     // Without a cache every turn runs the code from its beginning.
-    let lines = lines_of("Says", "", RuntimeOptions { warm_instances_max: 0, ..quick() }).await;
+    let lines = lines_of("Traces", "", RuntimeOptions { warm_instances_max: 0, ..quick() }).await;
     for message in ["info", "warn", "error", "debug", "any case", "no such level", "after"] {
         lines.only(message);
     }
 }
 
 #[tokio::test]
-async fn an_activitys_lines_bear_its_identity() {
-    let lines = lines_of("Calls", "Says", any_tag()).await;
+async fn log_lines_of_an_activity_carry_its_identity() {
+    let lines = lines_of("Calls", "Traces", any_tag()).await;
     for (message, level) in [
         ("activity info", Level::INFO),
         ("activity warn", Level::WARN),
@@ -149,16 +149,16 @@ async fn an_activitys_lines_bear_its_identity() {
         ];
         assert_eq!(line.field_names(), names);
         has(&line, &[("instance_id", "i"), ("execution_id", "1"), ("orchestration_name", "Calls")]);
-        has(&line, &[("orchestration_version", "1.0.0"), ("activity_name", "Says"), ("activity_id", "2")]);
+        has(&line, &[("orchestration_version", "1.0.0"), ("activity_name", "Traces"), ("activity_id", "2")]);
         let worker = line.field("worker_id");
         assert!(worker.starts_with("work-") && worker.ends_with("-n"), "{worker}");
     }
 }
 
 #[tokio::test]
-async fn the_life_of_an_execution_is_told() {
+async fn start_and_end_of_an_execution_are_logged() {
     let lines = lines_of("Continues", "once", quick()).await;
-    let started = lines.saying("Orchestration started");
+    let started = lines.containing("Orchestration started");
     assert_eq!(started.len(), 2, "once per execution");
     // Each execution has two events, its start and its end.
     for (line, execution_id) in [
@@ -184,15 +184,15 @@ async fn a_failure_of_the_users_code_is_a_warning() {
 }
 
 #[tokio::test]
-async fn a_failure_of_the_engine_or_its_set_up_is_an_error() {
-    let (lines, _listening) = LogLines::listen();
+async fn a_failure_of_the_engine_or_its_configuration_is_an_error() {
+    let (lines, _guard) = LogLines::capture();
     let store = memory();
     let node = NodeUnderTest::start(store.clone(), activities(), orchestrations(), quick()).await;
-    node.client.start_orchestration("i", "TooMuch", "").await.unwrap();
+    node.client.start_orchestration("i", "Waits for go", "").await.unwrap();
     node.committed("i").await;
     node.runtime.shutdown(None).await;
     let changed = OrchestrationRegistry::builder()
-        .register("TooMuch", |ctx: OrchestrationContext, _: String| async move {
+        .register("Waits for go", |ctx: OrchestrationContext, _: String| async move {
             Ok(ctx.schedule_wait("renamed").await)
         })
         .build();
@@ -207,12 +207,12 @@ async fn a_failure_of_the_engine_or_its_set_up_is_an_error() {
 }
 
 #[tokio::test]
-async fn the_life_of_an_activity_is_told() {
-    let lines = lines_of("Calls", "Says", any_tag()).await;
+async fn start_and_end_of_an_activity_are_logged() {
+    let lines = lines_of("Calls", "Traces", any_tag()).await;
     for message in ["Activity started", "Activity completed"] {
         let line = lines.only(message);
         is(&line, Level::DEBUG, "everturn::runtime");
-        has(&line, &[("instance_id", "i"), ("execution_id", "1"), ("activity_name", "Says")]);
+        has(&line, &[("instance_id", "i"), ("execution_id", "1"), ("activity_name", "Traces")]);
         has(&line, &[("activity_id", "2"), ("activity_tag", "t")]);
         assert!(line.field("worker_id").starts_with("work-"), "{line:?}");
     }
@@ -231,8 +231,8 @@ async fn an_activity_that_fails_is_a_warning() {
 }
 
 #[tokio::test]
-async fn the_wait_for_a_cancelled_activity_is_told() {
-    let (lines, _listening) = LogLines::listen();
+async fn the_wait_for_a_cancelled_activity_is_logged() {
+    let (lines, _guard) = LogLines::capture();
     let started = Arc::new(Semaphore::new(0));
     let entered = Arc::clone(&started);
     let activities = ActivityRegistry::builder()
@@ -250,7 +250,7 @@ async fn the_wait_for_a_cancelled_activity_is_told() {
     node.client.start_orchestration("i", "Races", "").await.unwrap();
     started.acquire().await.unwrap().forget();
     node.client.raise_event("i", "go", "").await.unwrap();
-    until("the wait is told", async || {
+    until("the wait is logged", async || {
         lines.all().iter().any(|line| {
             line.level == Level::INFO && line.target == "everturn::runtime" && line.message.contains("grace")
         })
@@ -260,16 +260,16 @@ async fn the_wait_for_a_cancelled_activity_is_told() {
 }
 
 #[tokio::test]
-async fn trouble_with_locks_is_told_by_the_worker() {
-    let (lines, _listening) = LogLines::listen();
+async fn lock_errors_are_logged_by_the_worker() {
+    let (lines, _guard) = LogLines::capture();
     let store = TamperingStore::new(memory(), |operation| match operation {
         "renew_session_lock" => Some(ProviderError::retryable("renew_session_lock", "busy")),
         _ => None,
     });
     let options = RuntimeOptions { session_lock_timeout: Duration::from_millis(200), ..quick() };
     let node = NodeUnderTest::start(store, activities(), orchestrations(), options).await;
-    until("it is told", async || !lines.saying("session leases").is_empty()).await;
-    let line = lines.saying("session leases").remove(0);
+    until("the error is logged", async || !lines.containing("session leases").is_empty()).await;
+    let line = lines.containing("session leases").remove(0);
     is(&line, Level::WARN, "everturn::runtime::worker");
     has(&line, &[("error", "renew_session_lock: busy")]);
     node.runtime.shutdown(None).await;

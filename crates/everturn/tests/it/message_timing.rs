@@ -8,10 +8,10 @@ use everturn::runtime::registry::OrchestrationRegistry;
 use everturn::{Client, Event, EventKind, OrchestrationContext, RuntimeOptions, TagFilter};
 
 use crate::node_under_test::{NodeUnderTest, echo};
-use crate::stores::{Store, on_every_store};
+use crate::stores::{TestStore, on_every_store};
 use crate::turn_by_hand::commit;
 
-/// Longer than any test here takes.
+/// Longer than any of these tests takes.
 const LOCK: Duration = Duration::from_secs(60);
 
 on_every_store!(
@@ -22,7 +22,7 @@ on_every_store!(
     messages_after_the_end_change_nothing,
     a_thousand_unread_messages_survive_continue_as_new_in_order,
     messages_sent_during_continue_as_new_are_not_lost,
-    a_message_for_an_instance_that_was_never_started_starves_nobody,
+    messages_for_instances_that_never_start_do_not_starve_others,
 );
 
 fn drain(count: usize) -> OrchestrationRegistry {
@@ -41,8 +41,8 @@ fn numbers(range: std::ops::Range<usize>) -> String {
     range.map(|number| number.to_string()).collect::<Vec<_>>().join(",")
 }
 
-/// The turn holds the lock and knows nothing of the completion: its commit must leave it in the queue.
-async fn a_completion_that_arrives_while_its_instance_is_locked_comes_with_the_next_fetch(store: Store) {
+/// The turn was fetched before the completion arrived: its commit must leave the completion in the queue.
+async fn a_completion_that_arrives_while_its_instance_is_locked_comes_with_the_next_fetch(store: TestStore) {
     let store = store.provider();
     let client = Client::new(Arc::clone(&store));
     client.start_orchestration("one", "order", "").await.unwrap();
@@ -86,7 +86,7 @@ async fn a_completion_that_arrives_while_its_instance_is_locked_comes_with_the_n
         .ack_orchestration_item(&turn_token, 1, delta, vec![], vec![], Default::default(), vec![])
         .await
         .unwrap();
-    // The two signals are gone, for they were fetched; the completion was not, and is here.
+    // The two signals were fetched and are deleted. The completion was not fetched and stays.
     let (next, next_token, attempts) = fetch().await.expect("the completion");
     assert_eq!((next.messages, attempts), (vec![completion], 1));
     assert_eq!(next.history.len(), 3);
@@ -97,16 +97,16 @@ async fn a_completion_that_arrives_while_its_instance_is_locked_comes_with_the_n
     assert!(fetch().await.is_none());
 }
 
-async fn a_queue_message_right_behind_the_start_is_kept(store: Store) {
-    let engine_less = Client::new(store.provider());
-    engine_less.start_orchestration("one", "Drain", "").await.unwrap();
-    engine_less.enqueue_event("one", "inbox", "0").await.unwrap();
+async fn a_queue_message_right_behind_the_start_is_kept(store: TestStore) {
+    let client = Client::new(store.provider());
+    client.start_orchestration("one", "Drain", "").await.unwrap();
+    client.enqueue_event("one", "inbox", "0").await.unwrap();
     let node = NodeUnderTest::start(store.provider(), echo(), drain(1), RuntimeOptions::default()).await;
     assert_eq!(node.output_of("one").await, "0");
     node.runtime.shutdown(None).await;
 }
 
-async fn a_cancel_sent_before_the_start_cancels_the_instance(store: Store) {
+async fn a_cancel_sent_before_the_start_cancels_the_instance(store: TestStore) {
     let client = Client::new(store.provider());
     client.cancel_instance("one", "too early").await.unwrap();
     client.start_orchestration("one", "Drain", "").await.unwrap();
@@ -115,10 +115,10 @@ async fn a_cancel_sent_before_the_start_cancels_the_instance(store: Store) {
     node.runtime.shutdown(None).await;
 }
 
-async fn a_queue_message_for_an_unknown_instance_is_dropped(store: Store) {
+async fn a_queue_message_for_an_unknown_instance_is_dropped(store: TestStore) {
     let node = NodeUnderTest::start(store.provider(), echo(), drain(1), RuntimeOptions::default()).await;
     node.client.enqueue_event("one", "inbox", "lost").await.unwrap();
-    // A later instance is served after the orphan was looked at.
+    // A later instance is served after the orphaned message was examined.
     node.client.start_orchestration("other", "Drain", "").await.unwrap();
     node.client.enqueue_event("other", "inbox", "x").await.unwrap();
     assert_eq!(node.output_of("other").await, "x");
@@ -128,7 +128,7 @@ async fn a_queue_message_for_an_unknown_instance_is_dropped(store: Store) {
     node.runtime.shutdown(None).await;
 }
 
-async fn messages_after_the_end_change_nothing(store: Store) {
+async fn messages_after_the_end_change_nothing(store: TestStore) {
     let node = NodeUnderTest::start(store.provider(), echo(), drain(1), RuntimeOptions::default()).await;
     node.client.start_orchestration("one", "Drain", "").await.unwrap();
     node.client.enqueue_event("one", "inbox", "0").await.unwrap();
@@ -141,7 +141,7 @@ async fn messages_after_the_end_change_nothing(store: Store) {
     while node.client.get_queue_depths().await.unwrap().orchestrator_queue > 0 {
         tokio::task::yield_now().await;
     }
-    // Behind the late messages in the queue, so they were handled when this one ended.
+    // Queued behind the late messages, so they are processed when this instance ends.
     node.client.start_orchestration("two", "Drain", "").await.unwrap();
     node.client.enqueue_event("two", "inbox", "0").await.unwrap();
     node.end_of("two").await;
@@ -150,7 +150,7 @@ async fn messages_after_the_end_change_nothing(store: Store) {
     node.runtime.shutdown(None).await;
 }
 
-async fn a_thousand_unread_messages_survive_continue_as_new_in_order(store: Store) {
+async fn a_thousand_unread_messages_survive_continue_as_new_in_order(store: TestStore) {
     let orchestrations = OrchestrationRegistry::builder()
         .register("Test", |ctx: OrchestrationContext, input: String| async move {
             if input == "first" {
@@ -168,7 +168,7 @@ async fn a_thousand_unread_messages_survive_continue_as_new_in_order(store: Stor
     let node =
         NodeUnderTest::start(store.provider(), echo(), orchestrations, RuntimeOptions::default()).await;
     node.client.start_orchestration("one", "Test", "first").await.unwrap();
-    node.says("one", "ready").await;
+    node.until_status("one", "ready").await;
     for number in 0..1000 {
         node.client.enqueue_event("one", "inbox", number.to_string()).await.unwrap();
     }
@@ -183,7 +183,7 @@ async fn a_thousand_unread_messages_survive_continue_as_new_in_order(store: Stor
     node.runtime.shutdown(None).await;
 }
 
-async fn messages_sent_during_continue_as_new_are_not_lost(store: Store) {
+async fn messages_sent_during_continue_as_new_are_not_lost(store: TestStore) {
     // Each execution reads one message and continues; the client sends without waiting.
     let orchestrations = OrchestrationRegistry::builder()
         .register("Test", |ctx: OrchestrationContext, input: String| async move {
@@ -202,11 +202,11 @@ async fn messages_sent_during_continue_as_new_are_not_lost(store: Store) {
     node.runtime.shutdown(None).await;
 }
 
-async fn a_message_for_an_instance_that_was_never_started_starves_nobody(store: Store) {
+async fn messages_for_instances_that_never_start_do_not_starve_others(store: TestStore) {
     let node = NodeUnderTest::start(store.provider(), echo(), drain(1), RuntimeOptions::default()).await;
     for number in 0..50 {
-        node.client.raise_event(format!("ghost-{number}"), "hello", "").await.unwrap();
-        node.client.cancel_instance(format!("ghost-{number}"), "").await.unwrap();
+        node.client.raise_event(format!("never-started-{number}"), "hello", "").await.unwrap();
+        node.client.cancel_instance(format!("never-started-{number}"), "").await.unwrap();
     }
     node.client.start_orchestration("one", "Drain", "").await.unwrap();
     node.client.enqueue_event("one", "inbox", "0").await.unwrap();

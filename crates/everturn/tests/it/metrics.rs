@@ -13,7 +13,7 @@ use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 
 use crate::node_under_test::{NodeUnderTest, memory, quick, until};
 
-/// What one call of `record` leaves at a recorder: `name{label=value,...}` and the value.
+/// What `record` writes to a recorder: `name{label=value,...}` and the value.
 fn recorded(record: impl FnOnce(&MetricsProvider)) -> Vec<(String, f64)> {
     let recorder = DebuggingRecorder::new();
     let snapshotter = recorder.snapshotter();
@@ -248,7 +248,7 @@ async fn every_start_end_and_activity_is_counted_once() {
         node.client.start_orchestration(name, name, "once").await.unwrap();
         node.end_of(name).await;
     }
-    // Counting follows the commit that the client saw.
+    // Counters change after the commit that the client saw.
     until("everything is counted", async || {
         let snapshot = node.runtime.metrics_snapshot().unwrap();
         snapshot.orch_completions == 4 && snapshot.activity_success == 2 && snapshot.activity_app_errors == 1

@@ -4,11 +4,11 @@ use everturn::runtime::registry::OrchestrationRegistry;
 use everturn::{ErrorDetails, OrchestrationContext, OrchestrationStatus};
 
 use crate::node_under_test::{NodeUnderTest, echo, quick};
-use crate::stores::{Store, on_every_store};
+use crate::stores::{TestStore, on_every_store};
 
 on_every_store!(
     an_instance_that_was_never_started_is_not_found,
-    a_running_instance_says_what_it_said_of_itself_and_how_often,
+    a_running_instance_shows_its_custom_status_and_its_version,
     a_completed_instance_keeps_its_output_and_its_status,
     a_failed_instance_keeps_its_details_and_its_status,
 );
@@ -19,7 +19,7 @@ fn orchestrations() -> OrchestrationRegistry {
             let how = ctx.schedule_wait("end").await;
             if how == "well" { Ok(how) } else { Err(how) }
         })
-        .register("Speaks", |ctx: OrchestrationContext, _: String| async move {
+        .register("SetsStatus", |ctx: OrchestrationContext, _: String| async move {
             ctx.set_custom_status("first");
             ctx.schedule_wait("next").await;
             ctx.reset_custom_status();
@@ -31,7 +31,7 @@ fn orchestrations() -> OrchestrationRegistry {
         .build()
 }
 
-async fn node_on(store: &Store) -> NodeUnderTest {
+async fn node_on(store: &TestStore) -> NodeUnderTest {
     NodeUnderTest::start(store.provider(), echo(), orchestrations(), quick()).await
 }
 
@@ -43,7 +43,7 @@ fn running(custom_status: Option<&str>, custom_status_version: u64) -> Orchestra
     OrchestrationStatus::Running { custom_status: custom_status.map(str::to_owned), custom_status_version }
 }
 
-async fn an_instance_that_was_never_started_is_not_found(store: Store) {
+async fn an_instance_that_was_never_started_is_not_found(store: TestStore) {
     let node = node_on(&store).await;
     assert_eq!(status(&node).await, OrchestrationStatus::NotFound);
     node.client.start_orchestration("i", "Ends", "").await.unwrap();
@@ -52,9 +52,9 @@ async fn an_instance_that_was_never_started_is_not_found(store: Store) {
     node.runtime.shutdown(None).await;
 }
 
-async fn a_running_instance_says_what_it_said_of_itself_and_how_often(store: Store) {
+async fn a_running_instance_shows_its_custom_status_and_its_version(store: TestStore) {
     let node = node_on(&store).await;
-    node.client.start_orchestration("i", "Speaks", "").await.unwrap();
+    node.client.start_orchestration("i", "SetsStatus", "").await.unwrap();
     for (seen, expected) in
         [running(Some("first"), 1), running(None, 2), running(Some("last"), 3)].iter().enumerate()
     {
@@ -68,15 +68,18 @@ async fn a_running_instance_says_what_it_said_of_itself_and_how_often(store: Sto
     node.runtime.shutdown(None).await;
 }
 
-/// Lets the talkative instance come to its last wait and end there.
-async fn ended(store: &Store, how: &str) -> OrchestrationStatus {
+/// Runs `SetsStatus` to its last wait and ends it there.
+async fn ended(store: &TestStore, how: &str) -> OrchestrationStatus {
     let node = node_on(store).await;
-    node.client.start_orchestration("i", "Speaks", "").await.unwrap();
-    node.says("i", "first").await;
+    node.client.start_orchestration("i", "SetsStatus", "").await.unwrap();
+    node.until_status("i", "first").await;
     node.client.raise_event("i", "next", "").await.unwrap();
-    crate::node_under_test::until("it is silent", async || status(&node).await == running(None, 2)).await;
+    crate::node_under_test::until("the custom status is cleared", async || {
+        status(&node).await == running(None, 2)
+    })
+    .await;
     node.client.raise_event("i", "next", "").await.unwrap();
-    node.says("i", "last").await;
+    node.until_status("i", "last").await;
     node.client.raise_event("i", "end", how).await.unwrap();
     let end = node.end_of("i").await;
     assert_eq!(status(&node).await, end);
@@ -84,7 +87,7 @@ async fn ended(store: &Store, how: &str) -> OrchestrationStatus {
     end
 }
 
-async fn a_completed_instance_keeps_its_output_and_its_status(store: Store) {
+async fn a_completed_instance_keeps_its_output_and_its_status(store: TestStore) {
     let expected = OrchestrationStatus::Completed {
         output: "well".to_owned(),
         custom_status: Some("last".to_owned()),
@@ -93,7 +96,7 @@ async fn a_completed_instance_keeps_its_output_and_its_status(store: Store) {
     assert_eq!(ended(&store, "well").await, expected);
 }
 
-async fn a_failed_instance_keeps_its_details_and_its_status(store: Store) {
+async fn a_failed_instance_keeps_its_details_and_its_status(store: TestStore) {
     let expected = OrchestrationStatus::Failed {
         details: ErrorDetails::orchestration_failed("badly"),
         custom_status: Some("last".to_owned()),

@@ -14,7 +14,7 @@ use tokio::sync::Semaphore;
 #[cfg(feature = "sqlite")]
 use crate::node_under_test::PATIENCE;
 use crate::node_under_test::{NodeUnderTest, echo};
-use crate::stores::{Store, on_every_store};
+use crate::stores::{TestStore, on_every_store};
 use crate::tampering_store::TamperingStore;
 
 on_every_store!(
@@ -23,10 +23,10 @@ on_every_store!(
     a_disk_that_fails_for_half_a_second_fails_no_instance,
 );
 
-async fn a_panic_in_an_orchestration_fails_that_instance_with_its_text(store: Store) {
+async fn a_panic_in_an_orchestration_fails_that_instance_with_its_text(store: TestStore) {
     let orchestrations = OrchestrationRegistry::builder()
         .register("Panics", |_: OrchestrationContext, input: String| async move {
-            assert!(input != "now", "the sky fell");
+            assert!(input != "now", "invalid state");
             Ok(input)
         })
         .build();
@@ -37,18 +37,18 @@ async fn a_panic_in_an_orchestration_fails_that_instance_with_its_text(store: St
     let ErrorDetails::Application { kind: AppErrorKind::Panicked, message, .. } = &details else {
         panic!("{details:?}")
     };
-    assert_eq!(message, "the sky fell");
-    assert_eq!(details.display_message(), "orchestration panicked: the sky fell");
+    assert_eq!(message, "invalid state");
+    assert_eq!(details.display_message(), "orchestration panicked: invalid state");
     node.client.start_orchestration("two", "Panics", "later").await.unwrap();
     assert_eq!(node.output_of("two").await, "later");
     node.runtime.shutdown(None).await;
 }
 
-async fn a_panic_in_an_activity_is_an_error_the_orchestration_can_handle(store: Store) {
+async fn a_panic_in_an_activity_is_an_error_the_orchestration_can_handle(store: TestStore) {
     let activities = ActivityRegistry::builder()
         .register("Panics", |_: ActivityContext, input: String| async move {
             match input.as_str() {
-                "text" => panic!("the sky fell"),
+                "text" => panic!("invalid state"),
                 _ => std::panic::panic_any(7_u8),
             }
             #[expect(unreachable_code, reason = "gives the future its type")]
@@ -65,11 +65,11 @@ async fn a_panic_in_an_activity_is_an_error_the_orchestration_can_handle(store: 
     let node =
         NodeUnderTest::start(store.provider(), activities, orchestrations, RuntimeOptions::default()).await;
     node.client.start_orchestration("one", "Test", "").await.unwrap();
-    assert_eq!(node.output_of("one").await, "activity panicked: the sky fell / activity panicked");
+    assert_eq!(node.output_of("one").await, "activity panicked: invalid state / activity panicked");
     node.runtime.shutdown(None).await;
 }
 
-/// Twenty instances whose activities end just after `begin` made the store fail; it is well again after half a second.
+/// Twenty instances whose activities end just after `begin` makes the store fail. It recovers after half a second.
 async fn all_survive_an_outage(store: Arc<TamperingStore>, begin: impl FnOnce(), end: impl FnOnce()) {
     let (started, gate) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
     let (starts, entry) = (Arc::clone(&started), Arc::clone(&gate));
@@ -79,7 +79,7 @@ async fn all_survive_an_outage(store: Arc<TamperingStore>, begin: impl FnOnce(),
             let (starts, entry) = (Arc::clone(&starts), Arc::clone(&entry));
             async move {
                 starts.add_permits(1);
-                // It runs again if its outcome cannot be stored: the gate stays open.
+                // The activity runs again if its outcome cannot be stored, so the gate stays open.
                 drop(entry.acquire().await.unwrap());
                 Ok(input)
             }
@@ -103,10 +103,10 @@ async fn all_survive_an_outage(store: Arc<TamperingStore>, begin: impl FnOnce(),
     assert_eq!(store.failures(), [""; 0]);
     begin();
     gate.add_permits(1);
-    // The fault itself lasts half a second; nothing is waited for.
+    // The length of the fault; no condition is waited for.
     tokio::time::sleep(Duration::from_millis(500)).await;
     let failures = store.failures();
-    assert!(failures.contains(&"ack_work_item"), "no outcome was refused: {failures:?}");
+    assert!(failures.contains(&"ack_work_item"), "no outcome failed to be stored: {failures:?}");
     end();
     for number in 0..20 {
         assert_eq!(node.output_of(&format!("i-{number}")).await, number.to_string());
@@ -114,7 +114,7 @@ async fn all_survive_an_outage(store: Arc<TamperingStore>, begin: impl FnOnce(),
     node.runtime.shutdown(None).await;
 }
 
-async fn a_disk_that_fails_for_half_a_second_fails_no_instance(store: Store) {
+async fn a_disk_that_fails_for_half_a_second_fails_no_instance(store: TestStore) {
     let failing = Arc::new(AtomicBool::new(false));
     let switch = Arc::clone(&failing);
     let store = TamperingStore::new(store.provider(), move |operation| {
@@ -124,8 +124,7 @@ async fn a_disk_that_fails_for_half_a_second_fails_no_instance(store: Store) {
     all_survive_an_outage(store, || set(true), || set(false)).await;
 }
 
-/// Not an error made up above the provider: SQLite itself cannot write, because another process has the file. (Disks
-/// whose calls fail are the subject of `tests/crash`.)
+/// SQLite itself cannot write, because another connection holds the file. (`tests/crash` covers disks whose calls fail.)
 #[cfg(feature = "sqlite")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_file_that_cannot_be_written_for_half_a_second_fails_no_instance() {

@@ -40,7 +40,7 @@ async fn node() -> NodeUnderTest {
 #[tokio::test]
 async fn an_unregistered_orchestration_is_poisoned_with_its_batch() {
     let node = node().await;
-    node.client.start_orchestration("i", "Nobody", "in").await.unwrap();
+    node.client.start_orchestration("i", "Unregistered", "in").await.unwrap();
     let details = node.failure_of("i").await;
     let ErrorDetails::Poison { attempt_count: 3, max_attempts: 2, message_type, message } = &details else {
         panic!("{details:?}")
@@ -50,7 +50,7 @@ async fn an_unregistered_orchestration_is_poisoned_with_its_batch() {
     assert_eq!(details.display_message(), "poison: orchestration i exceeded 3 attempts (max 2)");
     let history = node.history("i", 1).await;
     assert!(matches!(&history[0].kind,
-        EventKind::OrchestrationStarted { name, input, .. } if name == "Nobody" && input == "in"));
+        EventKind::OrchestrationStarted { name, input, .. } if name == "Unregistered" && input == "in"));
     assert_eq!(history.len(), 2);
     assert_eq!(node.runtime.metrics_snapshot().unwrap().orch_poison, 1);
     node.runtime.shutdown(None).await;
@@ -67,7 +67,10 @@ async fn another_node_with_the_handler_picks_the_work_up() {
     )
     .await;
     without.client.start_orchestration("i", "Waits", "").await.unwrap();
-    until("the node without it has tried", async || store.message_attempts("i").iter().any(|n| *n > 1)).await;
+    until("the node without the handler has fetched it", async || {
+        store.message_attempts("i").iter().any(|n| *n > 1)
+    })
+    .await;
     without.runtime.shutdown(None).await;
     let options = RuntimeOptions { max_attempts: 1_000_000, ..quick() };
     let with = NodeUnderTest::start(store, ActivityRegistry::default(), orchestrations(), options).await;
@@ -80,9 +83,9 @@ async fn another_node_with_the_handler_picks_the_work_up() {
 #[tokio::test]
 async fn an_unregistered_activity_poisons_its_orchestration() {
     let node = node().await;
-    node.client.start_orchestration("i", "CallsActivity", "Nobody").await.unwrap();
+    node.client.start_orchestration("i", "CallsActivity", "Unregistered").await.unwrap();
     let details = node.failure_of("i").await;
-    assert_eq!(details.display_message(), "poison: activity Nobody#2 exceeded 3 attempts (max 2)");
+    assert_eq!(details.display_message(), "poison: activity Unregistered#2 exceeded 3 attempts (max 2)");
     let ErrorDetails::Poison { message, .. } = details else { panic!("{details:?}") };
     assert!(message.starts_with("{\"ActivityExecute\""), "{message}");
     let snapshot = node.runtime.metrics_snapshot().unwrap();
@@ -93,7 +96,7 @@ async fn an_unregistered_activity_poisons_its_orchestration() {
 #[tokio::test]
 async fn an_unregistered_child_fails_its_parent_with_its_own_poison() {
     let node = node().await;
-    node.client.start_orchestration("p", "CallsChild", "Nobody").await.unwrap();
+    node.client.start_orchestration("p", "CallsChild", "Unregistered").await.unwrap();
     let details = node.failure_of("p").await;
     assert_eq!(details.display_message(), "poison: orchestration p::sub::2 exceeded 3 attempts (max 2)");
     assert_eq!(node.failure_of("p::sub::2").await, details);
@@ -115,12 +118,12 @@ async fn a_poisoned_successor_is_an_execution_of_its_own() {
 }
 
 #[tokio::test]
-async fn no_attempt_allowed_means_poison_at_the_first_fetch() {
+async fn zero_attempts_mean_poison_at_the_first_fetch() {
     let options = RuntimeOptions { max_attempts: 0, ..quick() };
     let node = NodeUnderTest::start(memory(), ActivityRegistry::default(), orchestrations(), options).await;
     node.client.start_orchestration("i", "Waits", "").await.unwrap();
     assert!(matches!(node.failure_of("i").await, ErrorDetails::Poison { attempt_count: 1, .. }));
-    // What comes later is acknowledged and dropped.
+    // Later messages are acknowledged and dropped.
     node.client.raise_event("i", "go", "too late").await.unwrap();
     node.client.start_orchestration("j", "Waits", "").await.unwrap();
     node.failure_of("j").await;
@@ -129,7 +132,7 @@ async fn no_attempt_allowed_means_poison_at_the_first_fetch() {
 }
 
 #[tokio::test]
-async fn a_history_that_cannot_be_read_is_poisoned_at_its_fixed_place() {
+async fn a_history_that_cannot_be_read_is_poisoned_at_a_fixed_event_id() {
     let store = memory();
     let before =
         NodeUnderTest::start(store.clone(), ActivityRegistry::default(), orchestrations(), quick()).await;
@@ -149,20 +152,20 @@ async fn a_history_that_cannot_be_read_is_poisoned_at_its_fixed_place() {
     .await;
     // A second message finds the failure recorded, and is dropped.
     node.client.raise_event("i", "go", "y").await.unwrap();
-    until("the message is gone", async || store.message_attempts("i").is_empty()).await;
+    until("the message is deleted", async || store.message_attempts("i").is_empty()).await;
     node.runtime.shutdown(None).await;
 }
 
 #[tokio::test]
-async fn a_taken_place_for_the_failure_deletes_no_message() {
-    let (lines, _listening) = LogLines::listen();
+async fn a_taken_event_id_for_the_failure_deletes_no_message() {
+    let (lines, _guard) = LogLines::capture();
     let store = memory();
     let before =
         NodeUnderTest::start(store.clone(), ActivityRegistry::default(), orchestrations(), quick()).await;
     before.client.start_orchestration("i", "Waits", "").await.unwrap();
     before.committed("i").await;
     before.runtime.shutdown(None).await;
-    // A history so long that an ordinary event has the failure's id.
+    // A history so long that an ordinary event already has the id of the failure event.
     let ordinary = EventKind::ExternalEvent { name: "other".into(), data: String::new() };
     let event = Event::with_event_id(99_999, "i", 1, None, ordinary);
     store.append_with_execution("i", 1, vec![event]).await.unwrap();
@@ -172,9 +175,9 @@ async fn a_taken_place_for_the_failure_deletes_no_message() {
     let node =
         NodeUnderTest::start(store.clone(), ActivityRegistry::default(), orchestrations(), options).await;
     node.client.raise_event("i", "go", "x").await.unwrap();
-    until("the operator is told", async || !lines.saying("cannot be read was refused").is_empty()).await;
+    until("the error is logged", async || !lines.containing("cannot be read was refused").is_empty()).await;
     node.runtime.shutdown(None).await;
-    let line = lines.saying("cannot be read was refused").remove(0);
+    let line = lines.containing("cannot be read was refused").remove(0);
     assert_eq!((line.level, line.target.as_str()), (Level::ERROR, "everturn::runtime"));
     assert_eq!(line.field("instance_id"), "i");
     assert_eq!(store.message_attempts("i").len(), 1, "the message is kept");
@@ -197,7 +200,7 @@ async fn a_message_that_cannot_be_read_does_not_undo_a_completed_instance() {
 
     let node =
         NodeUnderTest::start(store.clone(), ActivityRegistry::default(), orchestrations(), options).await;
-    until("the message is gone", async || store.message_attempts("i").is_empty()).await;
+    until("the message is deleted", async || store.message_attempts("i").is_empty()).await;
     let status = node.client.get_orchestration_status("i").await.unwrap();
     assert!(matches!(status, OrchestrationStatus::Completed { output, .. } if output == "done"));
     node.runtime.shutdown(None).await;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-/// Every root name of the contract, imported once.
+/// Every name at the crate root, imported once.
 #[expect(unused_imports, reason = "the imports are the test")]
 mod root {
     use everturn::{
@@ -18,7 +18,7 @@ mod root {
     };
 }
 
-/// Every name of the modules.
+/// Every name in the public modules.
 #[expect(unused_imports, reason = "the imports are the test")]
 mod modules {
     use everturn::client::{Client, ClientError};
@@ -49,7 +49,7 @@ mod modules {
 }
 
 #[test]
-fn limits_have_their_contracted_values() {
+fn limits_have_their_documented_values() {
     use everturn::runtime::limits;
 
     assert_eq!(limits::MAX_CUSTOM_STATUS_BYTES, 262_144);
@@ -60,7 +60,7 @@ fn limits_have_their_contracted_values() {
 }
 
 #[test]
-fn ids_have_their_contracted_forms() {
+fn ids_have_their_documented_forms() {
     assert_eq!((everturn::INITIAL_EXECUTION_ID, everturn::INITIAL_EVENT_ID), (1, 1));
     assert_eq!(everturn::SUB_ORCH_AUTO_PREFIX, "sub::");
     assert!(everturn::is_auto_generated_sub_orch_id("sub::2"));

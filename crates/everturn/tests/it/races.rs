@@ -6,7 +6,7 @@ use everturn::runtime::registry::OrchestrationRegistry;
 use everturn::{Either2, EventKind, OrchestrationContext, OrchestrationStatus, RuntimeOptions};
 
 use crate::node_under_test::{NodeUnderTest, PATIENCE, echo, quick, until};
-use crate::stores::{Store, on_every_store};
+use crate::stores::{TestStore, on_every_store};
 
 on_every_store!(
     a_dropped_read_gives_up_its_place_in_the_queue,
@@ -94,8 +94,8 @@ fn orchestrations() -> OrchestrationRegistry {
         .build()
 }
 
-/// Runs the case twice, with instances kept in memory and with everything replayed.
-async fn warm_and_cold(store: &Store, case: impl AsyncFn(&NodeUnderTest, &str)) {
+/// Runs the case twice: with instances kept in memory, and with every turn replayed.
+async fn warm_and_cold(store: &TestStore, case: impl AsyncFn(&NodeUnderTest, &str)) {
     for (instance, warm_instances_max) in [("warm", 100), ("cold", 0)] {
         let options = RuntimeOptions { warm_instances_max, ..quick() };
         let node = NodeUnderTest::start(store.provider(), echo(), orchestrations(), options).await;
@@ -109,18 +109,18 @@ async fn begin(node: &NodeUnderTest, instance: &str, orchestration: &str) {
     node.committed(instance).await;
 }
 
-async fn a_dropped_read_gives_up_its_place_in_the_queue(store: Store) {
+async fn a_dropped_read_gives_up_its_place_in_the_queue(store: TestStore) {
     warm_and_cold(&store, async |node, instance| {
         begin(node, instance, "DropsARead").await;
         node.client.raise_event(instance, "drop", "").await.unwrap();
-        node.says(instance, "dropped").await;
+        node.until_status(instance, "dropped").await;
         node.client.enqueue_event(instance, "q", "first").await.unwrap();
         assert_eq!(node.output_of(instance).await, "first");
     })
     .await;
 }
 
-async fn a_dropped_unbound_read_gives_up_its_place_when_it_is_bound(store: Store) {
+async fn a_dropped_unbound_read_gives_up_its_place_when_it_is_bound(store: TestStore) {
     warm_and_cold(&store, async |node, instance| {
         begin(node, instance, "DropsAnUnboundRead").await;
         node.client.enqueue_event(instance, "q", "first").await.unwrap();
@@ -129,31 +129,31 @@ async fn a_dropped_unbound_read_gives_up_its_place_when_it_is_bound(store: Store
     .await;
 }
 
-async fn a_dropped_wait_gives_up_its_place(store: Store) {
+async fn a_dropped_wait_gives_up_its_place(store: TestStore) {
     warm_and_cold(&store, async |node, instance| {
         begin(node, instance, "DropsAWait").await;
         node.client.raise_event(instance, "drop", "").await.unwrap();
-        node.says(instance, "dropped").await;
+        node.until_status(instance, "dropped").await;
         node.client.raise_event(instance, "s", "one").await.unwrap();
         assert_eq!(node.output_of(instance).await, "one");
     })
     .await;
 }
 
-async fn a_value_of_a_dropped_wait_is_discarded(store: Store) {
+async fn a_value_of_a_dropped_wait_is_discarded(store: TestStore) {
     warm_and_cold(&store, async |node, instance| {
         begin(node, instance, "DropsAWait").await;
         node.client.raise_event(instance, "s", "for the first").await.unwrap();
         node.client.raise_event(instance, "drop", "").await.unwrap();
-        node.says(instance, "dropped").await;
+        node.until_status(instance, "dropped").await;
         node.client.raise_event(instance, "s", "for the second").await.unwrap();
         assert_eq!(node.output_of(instance).await, "for the second");
     })
     .await;
 }
 
-/// Within its own turn the dropped wait is recorded as cancelled, so nothing sent later can be meant for it.
-async fn a_dropped_unbound_wait_keeps_its_place_until_its_event(store: Store) {
+/// The dropped wait is recorded as cancelled in the same turn, so it receives no later signal.
+async fn a_dropped_unbound_wait_keeps_its_place_until_its_event(store: TestStore) {
     warm_and_cold(&store, async |node, instance| {
         begin(node, instance, "DropsAnUnboundWait").await;
         node.client.raise_event(instance, "s", "one").await.unwrap();
@@ -167,14 +167,14 @@ async fn a_dropped_unbound_wait_keeps_its_place_until_its_event(store: Store) {
     .await;
 }
 
-async fn the_first_completion_in_history_wins_whatever_the_argument_order(store: Store) {
-    // Both signals wait before any runtime looks, so they come in one batch.
+async fn the_first_completion_in_history_wins_whatever_the_argument_order(store: TestStore) {
+    // Both signals are queued before the runtime starts, so it fetches them in one batch.
     for (instance, first, second, output) in
         [("ab", "a", "b", "First(\"x\")"), ("ba", "b", "a", "Second(\"x\")")]
     {
         let node = NodeUnderTest::start(store.provider(), echo(), orchestrations(), quick()).await;
         node.client.start_orchestration(instance, "SelectWaits", "").await.unwrap();
-        node.says(instance, "waiting").await;
+        node.until_status(instance, "waiting").await;
         node.runtime.shutdown(None).await;
         node.client.raise_event(instance, first, "x").await.unwrap();
         node.client.raise_event(instance, second, "y").await.unwrap();
@@ -184,7 +184,7 @@ async fn the_first_completion_in_history_wins_whatever_the_argument_order(store:
     }
 }
 
-async fn of_two_that_are_ready_at_the_same_poll_the_first_argument_wins(store: Store) {
+async fn of_two_that_are_ready_at_the_same_poll_the_first_argument_wins(store: TestStore) {
     warm_and_cold(&store, async |node, instance| {
         begin(node, instance, "SelectReady").await;
         for signal in ["a", "b", "go"] {
@@ -195,7 +195,7 @@ async fn of_two_that_are_ready_at_the_same_poll_the_first_argument_wins(store: S
     .await;
 }
 
-async fn a_winner_is_never_cancelled_by_a_later_drop(store: Store) {
+async fn a_winner_is_never_cancelled_by_a_later_drop(store: TestStore) {
     warm_and_cold(&store, async |node, instance| {
         begin(node, instance, "DropsTheWinner").await;
         assert_eq!(node.output_of(instance).await, "true after");
@@ -208,7 +208,7 @@ async fn a_winner_is_never_cancelled_by_a_later_drop(store: Store) {
     .await;
 }
 
-async fn a_forgotten_future_is_not_cancelled(store: Store) {
+async fn a_forgotten_future_is_not_cancelled(store: TestStore) {
     warm_and_cold(&store, async |node, instance| {
         begin(node, instance, "Forgets").await;
         assert_eq!(node.output_of(instance).await, "x");
@@ -226,7 +226,7 @@ async fn a_forgotten_future_is_not_cancelled(store: Store) {
     .await;
 }
 
-async fn unread_arrivals_are_carried_whatever_was_dropped(store: Store) {
+async fn unread_arrivals_are_carried_whatever_was_dropped(store: TestStore) {
     warm_and_cold(&store, async |node, instance| {
         begin(node, instance, "CarriesOn").await;
         node.client.enqueue_event(instance, "b", "1").await.unwrap();
@@ -243,8 +243,8 @@ async fn unread_arrivals_are_carried_whatever_was_dropped(store: Store) {
     .await;
 }
 
-/// Reads with a deadline that has passed: the read loses, and must not take a message with it.
-async fn queue_order_is_kept_when_reads_lose_races(store: Store) {
+/// A read that loses against its deadline must not consume a message.
+async fn queue_order_is_kept_when_reads_lose_races(store: TestStore) {
     let races = OrchestrationRegistry::builder()
         .register("Races", |ctx: OrchestrationContext, _: String| async move {
             let (mut read, mut lost) = (Vec::new(), 0);
@@ -254,7 +254,7 @@ async fn queue_order_is_kept_when_reads_lose_races(store: Store) {
                     Either2::First(message) => read.push(message),
                     Either2::Second(()) => {
                         lost += 1;
-                        // Let the next one in.
+                        // The next message may arrive now.
                         ctx.schedule_wait("more").await;
                     }
                 }
@@ -275,7 +275,7 @@ async fn queue_order_is_kept_when_reads_lose_races(store: Store) {
             }
         });
         sending.await.unwrap();
-        // A signal before its wait is lost, so it is sent until the end is reached.
+        // A signal that arrives before its wait is not delivered, so it is sent until the instance ends.
         until("all are read", async || {
             node.client.raise_event(instance, "more", "").await.unwrap();
             let status = node.client.get_orchestration_status(instance).await.unwrap();
@@ -287,7 +287,7 @@ async fn queue_order_is_kept_when_reads_lose_races(store: Store) {
     }
 }
 
-async fn unread_messages_are_carried_exactly_with_held_and_non_prefix_reads(store: Store) {
+async fn unread_messages_are_carried_exactly_with_held_and_non_prefix_reads(store: TestStore) {
     let holds = OrchestrationRegistry::builder()
         .register("Holds", |ctx: OrchestrationContext, execution: String| async move {
             if execution == "second" {
@@ -313,38 +313,40 @@ async fn unread_messages_are_carried_exactly_with_held_and_non_prefix_reads(stor
         for message in ["1", "2", "3", "4"] {
             node.client.enqueue_event(instance, "q", message).await.unwrap();
         }
-        node.says(instance, "3").await;
+        node.until_status(instance, "3").await;
         node.client.raise_event(instance, "go", "").await.unwrap();
         assert_eq!(node.output_of(instance).await, "1 2 4");
         node.runtime.shutdown(None).await;
     }
 }
 
-async fn positional_round_trips_with_a_losing_timer_replay_identically(store: Store) {
-    let talks = OrchestrationRegistry::builder()
-        .register("Talks", |ctx: OrchestrationContext, _: String| async move {
-            let mut heard = Vec::new();
+async fn positional_round_trips_with_a_losing_timer_replay_identically(store: TestStore) {
+    let round_trips = OrchestrationRegistry::builder()
+        .register("RoundTrips", |ctx: OrchestrationContext, _: String| async move {
+            let mut received = Vec::new();
             for round in 0..6 {
                 let wait = ctx.schedule_wait("s");
                 ctx.set_custom_status(format!("round {round}"));
                 match ctx.select2(wait, ctx.schedule_timer(NEVER)).await {
-                    Either2::First(signal) => heard.push(ctx.schedule_activity("Echo", signal).await?),
+                    Either2::First(signal) => received.push(ctx.schedule_activity("Echo", signal).await?),
                     Either2::Second(()) => return Err("too late".to_owned()),
                 }
             }
-            Ok(heard.join(" "))
+            Ok(received.join(" "))
         })
         .build();
     let mut histories = Vec::new();
     for (instance, options) in [("warm", quick()), ("cold", cold())] {
-        let mut node = NodeUnderTest::start(store.provider(), echo(), talks.clone(), options.clone()).await;
-        node.client.start_orchestration(instance, "Talks", "").await.unwrap();
+        let mut node =
+            NodeUnderTest::start(store.provider(), echo(), round_trips.clone(), options.clone()).await;
+        node.client.start_orchestration(instance, "RoundTrips", "").await.unwrap();
         for round in 0..6 {
-            node.says(instance, &format!("round {round}")).await;
+            node.until_status(instance, &format!("round {round}")).await;
             if round == 3 {
-                // Another runtime goes on in the middle.
+                // Another runtime takes over in the middle.
                 node.runtime.shutdown(None).await;
-                node = NodeUnderTest::start(store.provider(), echo(), talks.clone(), options.clone()).await;
+                node = NodeUnderTest::start(store.provider(), echo(), round_trips.clone(), options.clone())
+                    .await;
             }
             node.client.raise_event(instance, "s", format!("signal {round}")).await.unwrap();
         }

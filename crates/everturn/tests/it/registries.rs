@@ -171,19 +171,19 @@ fn plain_registration_may_come_after_a_later_version() {
 #[should_panic(
     expected = "non-monotonic orchestration version for order: 1.9.0 is not later than existing latest 1.10.0"
 )]
-fn an_earlier_version_ends_the_set_up() {
+fn an_earlier_version_panics() {
     drop(three_versions().register_versioned("order", "1.9.0", orchestration));
 }
 
 #[test]
 #[should_panic(expected = "non-monotonic orchestration version for order: 1.10.0")]
-fn the_same_version_ends_the_set_up() {
+fn the_same_version_panics() {
     let typed = |_ctx: OrchestrationContext, n: u32| async move { Ok(n) };
     drop(three_versions().register_versioned_typed("order", "1.10.0", typed));
 }
 
 #[test]
 #[should_panic(expected = "is not semantic")]
-fn a_version_that_is_none_ends_the_set_up() {
+fn a_version_that_is_not_semantic_panics() {
     drop(three_versions().register_versioned("order", "two", orchestration));
 }

@@ -8,7 +8,7 @@ use everturn::runtime::registry::{ActivityRegistry, OrchestrationRegistry};
 use everturn::{BackoffStrategy, EventKind, OrchestrationContext, RetryPolicy, RuntimeOptions};
 
 use crate::node_under_test::{NodeUnderTest, quick};
-use crate::stores::{Store, on_every_store};
+use crate::stores::{TestStore, on_every_store};
 
 on_every_store!(
     a_failing_activity_is_tried_again_until_it_succeeds,
@@ -17,7 +17,7 @@ on_every_store!(
     an_attempt_that_takes_too_long_is_not_tried_again,
 );
 
-/// Fails as often as its input says, and says how often it was run.
+/// `Fails` fails as many times as its input says, then returns the number of the run.
 fn activities(runs: &Arc<AtomicU32>) -> ActivityRegistry {
     let runs = Arc::clone(runs);
     ActivityRegistry::builder()
@@ -60,8 +60,8 @@ fn orchestrations() -> OrchestrationRegistry {
         .build()
 }
 
-/// Everything is replayed, so that the loop is seen to be deterministic.
-async fn node_on(store: &Store, runs: &Arc<AtomicU32>) -> NodeUnderTest {
+/// Every turn replays the whole history, which shows that the retry loop is deterministic.
+async fn node_on(store: &TestStore, runs: &Arc<AtomicU32>) -> NodeUnderTest {
     let options = RuntimeOptions {
         warm_instances_max: 0,
         activity_cancellation_grace_period: Duration::from_millis(1),
@@ -74,7 +74,7 @@ async fn count(node: &NodeUnderTest, wanted: fn(&EventKind) -> bool) -> usize {
     node.history("i", 1).await.iter().filter(|event| wanted(&event.kind)).count()
 }
 
-async fn a_failing_activity_is_tried_again_until_it_succeeds(store: Store) {
+async fn a_failing_activity_is_tried_again_until_it_succeeds(store: TestStore) {
     let runs = Arc::default();
     let node = node_on(&store, &runs).await;
     node.client.start_orchestration("i", "AtOnce", "2").await.unwrap();
@@ -83,7 +83,7 @@ async fn a_failing_activity_is_tried_again_until_it_succeeds(store: Store) {
     node.runtime.shutdown(None).await;
 }
 
-async fn after_the_last_attempt_the_last_error_is_returned(store: Store) {
+async fn after_the_last_attempt_the_last_error_is_returned(store: TestStore) {
     let runs = Arc::default();
     let node = node_on(&store, &runs).await;
     node.client.start_orchestration("i", "AtOnce", "9").await.unwrap();
@@ -92,7 +92,7 @@ async fn after_the_last_attempt_the_last_error_is_returned(store: Store) {
     node.runtime.shutdown(None).await;
 }
 
-async fn a_delay_between_attempts_is_a_durable_timer(store: Store) {
+async fn a_delay_between_attempts_is_a_durable_timer(store: TestStore) {
     let runs = Arc::default();
     let node = node_on(&store, &runs).await;
     node.client.start_orchestration("i", "Later", "2").await.unwrap();
@@ -101,7 +101,7 @@ async fn a_delay_between_attempts_is_a_durable_timer(store: Store) {
     node.runtime.shutdown(None).await;
 }
 
-async fn an_attempt_that_takes_too_long_is_not_tried_again(store: Store) {
+async fn an_attempt_that_takes_too_long_is_not_tried_again(store: TestStore) {
     let runs = Arc::default();
     let node = node_on(&store, &runs).await;
     node.client.start_orchestration("i", "TooLong", "").await.unwrap();

@@ -13,13 +13,13 @@ use tracing::Level;
 
 use crate::log_lines::LogLines;
 use crate::node_under_test::{NodeUnderTest, echo, memory, quick, until};
-use crate::noting_provider::NotingProvider;
-use crate::stores::{Store, on_every_store};
+use crate::recording_provider::RecordingProvider;
+use crate::stores::{TestStore, on_every_store};
 use crate::tampering_store::TamperingStore;
 
 on_every_store!(
-    what_is_no_activity_is_removed_from_the_worker_queue,
-    a_loop_that_met_errors_goes_on,
+    an_item_that_is_no_activity_is_removed_from_the_worker_queue,
+    a_loop_continues_after_errors,
     gauges_are_set_from_the_store_when_a_runtime_starts,
 );
 
@@ -29,14 +29,14 @@ fn orchestrations() -> OrchestrationRegistry {
             ctx.schedule_activity("Echo", input).await
         })
         .register("FanOut", |ctx: OrchestrationContext, _: String| async move {
-            let calls = (0..20).map(|_| ctx.schedule_activity("Who", "")).collect();
+            let calls = (0..20).map(|_| ctx.schedule_activity("WorkerId", "")).collect();
             let workers: Result<Vec<String>, String> = ctx.join(calls).await.into_iter().collect();
             Ok(workers?.join(" "))
         })
         .build()
 }
 
-/// Fails an operation the given number of times and notes when it was asked for.
+/// Fails an operation the given number of times and records when it was called.
 fn failing(
     operation: &'static str,
     times: usize,
@@ -60,7 +60,7 @@ async fn waits_between(operation: &'static str, error: ProviderError) -> Vec<u64
     let (store, asked) = failing(operation, 3, error);
     let options = RuntimeOptions { orchestration_concurrency: 1, worker_concurrency: 1, ..quick() };
     let node = NodeUnderTest::start(store, echo(), orchestrations(), options).await;
-    until("it was asked a fourth time", async || asked.lock().unwrap().len() >= 4).await;
+    until("it was called a fourth time", async || asked.lock().unwrap().len() >= 4).await;
     node.runtime.shutdown(Some(0)).await;
     let asked = asked.lock().unwrap();
     asked.windows(2).take(3).map(|pair| pair[1].duration_since(pair[0]).as_millis() as u64).collect()
@@ -72,7 +72,7 @@ fn is_about(waits: &[u64], expected: &[u64]) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn fetch_errors_that_may_pass_back_off_longer_each_time() {
+async fn retryable_fetch_errors_back_off_longer_each_time() {
     for operation in ["fetch_turn", "fetch_work_item"] {
         let waits = waits_between(operation, ProviderError::retryable(operation, "busy")).await;
         assert!(is_about(&waits, &[200, 400, 800]), "{operation}: {waits:?}");
@@ -87,7 +87,7 @@ async fn permanent_fetch_errors_wait_a_tenth_of_a_second() {
     }
 }
 
-async fn a_loop_that_met_errors_goes_on(store: Store) {
+async fn a_loop_continues_after_errors(store: TestStore) {
     let failures = AtomicUsize::new(0);
     let store = TamperingStore::new(store.provider(), move |operation| {
         let fails = operation.starts_with("fetch_") && failures.fetch_add(1, Ordering::SeqCst) < 6;
@@ -100,14 +100,14 @@ async fn a_loop_that_met_errors_goes_on(store: Store) {
 }
 
 fn stray() -> WorkItem {
-    WorkItem::CancelInstance { instance: "i".into(), reason: "lost its way".into() }
+    WorkItem::CancelInstance { instance: "i".into(), reason: "in the wrong queue".into() }
 }
 
-async fn what_is_no_activity_is_removed_from_the_worker_queue(store: Store) {
+async fn an_item_that_is_no_activity_is_removed_from_the_worker_queue(store: TestStore) {
     let store = TamperingStore::with_stray(store.provider(), stray());
     let options = RuntimeOptions { worker_concurrency: 1, ..quick() };
     let node = NodeUnderTest::start(store.clone(), echo(), orchestrations(), options).await;
-    // The only slot is alive and gets to what comes behind.
+    // The only slot keeps running and takes the next item.
     node.client.start_orchestration("i", "Echo", "x").await.unwrap();
     assert_eq!(node.output_of("i").await, "x");
     assert_eq!(store.count("ack_stray"), 1);
@@ -115,25 +115,25 @@ async fn what_is_no_activity_is_removed_from_the_worker_queue(store: Store) {
 }
 
 #[tokio::test]
-async fn what_is_no_activity_is_told_as_an_error() {
-    let (lines, _listening) = LogLines::listen();
+async fn an_item_that_is_no_activity_is_logged_as_an_error() {
+    let (lines, _guard) = LogLines::capture();
     let store = TamperingStore::with_stray(memory(), stray());
     let node = NodeUnderTest::start(store, echo(), orchestrations(), quick()).await;
-    until("it is told", async || !lines.saying("not an activity").is_empty()).await;
-    assert_eq!(lines.saying("not an activity")[0].level, Level::ERROR);
+    until("the error is logged", async || !lines.containing("not an activity").is_empty()).await;
+    assert_eq!(lines.containing("not an activity")[0].level, Level::ERROR);
     node.runtime.shutdown(None).await;
 }
 
 #[tokio::test]
 async fn slots_are_named_by_their_number_and_their_node() {
-    let (lines, _listening) = LogLines::listen();
+    let (lines, _guard) = LogLines::capture();
     let activities = ActivityRegistry::builder()
-        .register("Who", |ctx: ActivityContext, _: String| async move { Ok(ctx.worker_id().to_owned()) })
+        .register("WorkerId", |ctx: ActivityContext, _: String| async move { Ok(ctx.worker_id().to_owned()) })
         .build();
     let node = NodeUnderTest::start(memory(), activities, orchestrations(), quick()).await;
     node.client.start_orchestration("i", "FanOut", "").await.unwrap();
     let output = node.output_of("i").await;
-    let runtime_id = lines.saying("capability filter")[0].field("runtime_id").to_owned();
+    let runtime_id = lines.containing("capability filter")[0].field("runtime_id").to_owned();
     assert!(runtime_id.len() == 4 && runtime_id.chars().all(|c| c.is_ascii_hexdigit()), "{runtime_id}");
     for worker in output.split(' ') {
         let slot = worker.strip_prefix("work-").and_then(|rest| rest.strip_suffix(&format!("-{runtime_id}")));
@@ -146,10 +146,10 @@ async fn slots_are_named_by_their_number_and_their_node() {
     node.runtime.shutdown(None).await;
 }
 
-async fn gauges_are_set_from_the_store_when_a_runtime_starts(store: Store) {
+async fn gauges_are_set_from_the_store_when_a_runtime_starts(store: TestStore) {
     let client = Client::new(store.provider());
     for number in 0..3 {
-        client.start_orchestration(format!("i{number}"), "Nobody", "").await.unwrap();
+        client.start_orchestration(format!("i{number}"), "Unregistered", "").await.unwrap();
     }
     let idle = RuntimeOptions { orchestration_concurrency: 0, worker_concurrency: 0, ..quick() };
     let node = NodeUnderTest::start(store.provider(), echo(), orchestrations(), idle).await;
@@ -167,7 +167,7 @@ async fn gauges_are_refreshed_at_their_interval() {
         RuntimeOptions { orchestration_concurrency: 0, worker_concurrency: 0, observability, ..quick() };
     let node = NodeUnderTest::start(memory(), echo(), orchestrations(), idle).await;
     let metrics = Arc::clone(node.runtime.observability_handle().unwrap().metrics_provider());
-    node.client.start_orchestration("i", "Nobody", "").await.unwrap();
+    node.client.start_orchestration("i", "Unregistered", "").await.unwrap();
     tokio::time::sleep(Duration::from_secs(59)).await;
     assert_eq!(metrics.get_queue_depths(), (0, 0));
     tokio::time::sleep(Duration::from_secs(2)).await;
@@ -176,8 +176,8 @@ async fn gauges_are_refreshed_at_their_interval() {
 }
 
 #[tokio::test]
-async fn a_starting_runtime_tells_its_version() {
-    let (lines, _listening) = LogLines::listen();
+async fn a_starting_runtime_logs_its_version() {
+    let (lines, _guard) = LogLines::capture();
     let node = NodeUnderTest::start(memory(), echo(), orchestrations(), quick()).await;
     let line = lines.only("runtime starting");
     assert_eq!((line.level, line.target.as_str()), (Level::INFO, "everturn::runtime"));
@@ -185,37 +185,37 @@ async fn a_starting_runtime_tells_its_version() {
     node.runtime.shutdown(None).await;
 }
 
-/// On one thread, so that what a runtime starts runs only when its start is over.
+/// Runs on one thread, so the tasks of a runtime run only after its start has returned.
 #[tokio::test(start_paused = true)]
 async fn a_runtime_starts_its_parts_in_order() {
-    let (lines, _listening) = LogLines::listen();
-    let store = Arc::new(NotingProvider { managed: true, ..NotingProvider::default() });
+    let (lines, _guard) = LogLines::capture();
+    let store = Arc::new(RecordingProvider { managed: true, ..RecordingProvider::default() });
     let options = RuntimeOptions { orchestration_concurrency: 2, worker_concurrency: 2, ..quick() };
     let node = NodeUnderTest::start(store.clone(), echo(), orchestrations(), options).await;
-    assert_eq!(store.take_asked(), ["get_queue_depths", "get_system_metrics"], "the gauges come first");
+    assert_eq!(store.take_calls(), ["get_queue_depths", "get_system_metrics"], "the gauges are read first");
     tokio::task::yield_now().await;
     let fetches = ["fetch_turn", "fetch_turn", "fetch_work_item", "fetch_work_item"];
-    assert_eq!(store.take_asked()[..4], fetches);
-    let told: Vec<String> = lines.all().into_iter().map(|line| line.message).collect();
-    assert_eq!(told[..2], ["runtime starting", "capability filter set"]);
+    assert_eq!(store.take_calls()[..4], fetches);
+    let messages: Vec<String> = lines.all().into_iter().map(|line| line.message).collect();
+    assert_eq!(messages[..2], ["runtime starting", "capability filter set"]);
     node.runtime.shutdown(Some(0)).await;
 }
 
 #[tokio::test]
 async fn options_are_checked_before_anything_is_done() {
-    let (lines, _listening) = LogLines::listen();
-    let store = Arc::new(NotingProvider { managed: true, ..NotingProvider::default() });
+    let (lines, _guard) = LogLines::capture();
+    let store = Arc::new(RecordingProvider { managed: true, ..RecordingProvider::default() });
     let asked = Arc::clone(&store);
     let refused = RuntimeOptions { worker_lock_timeout: Duration::ZERO, ..quick() };
     let start = NodeUnderTest::start(store, echo(), orchestrations(), refused);
     assert!(tokio::spawn(async move { start.await.runtime.shutdown(None).await }).await.is_err());
-    assert!(asked.take_asked().is_empty());
-    assert!(lines.saying("runtime starting").is_empty());
+    assert!(asked.take_calls().is_empty());
+    assert!(lines.containing("runtime starting").is_empty());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_does_not_park_is_asked_at_the_shortest_interval() {
-    let store = Arc::new(NotingProvider::default());
+async fn a_store_that_does_not_park_is_polled_at_the_shortest_interval() {
+    let store = Arc::new(RecordingProvider::default());
     let options = RuntimeOptions {
         orchestration_concurrency: 1,
         worker_concurrency: 1,
@@ -225,7 +225,7 @@ async fn a_store_that_does_not_park_is_asked_at_the_shortest_interval() {
     let node = NodeUnderTest::start(store.clone(), echo(), orchestrations(), options).await;
     tokio::time::sleep(Duration::from_millis(1_010)).await;
     node.runtime.shutdown(Some(0)).await;
-    let asked = store.take_asked();
+    let asked = store.take_calls();
     for fetch in ["fetch_turn", "fetch_work_item"] {
         let fetches = asked.iter().filter(|method| **method == fetch).count();
         assert!((20..=21).contains(&fetches), "{fetch}: {fetches}");
@@ -233,7 +233,7 @@ async fn a_store_that_does_not_park_is_asked_at_the_shortest_interval() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_servant_that_panicked_goes_on() {
+async fn a_background_task_that_panicked_is_restarted() {
     let renewals = Arc::new(AtomicUsize::new(0));
     let asked = Arc::clone(&renewals);
     let store = TamperingStore::new(memory(), move |operation| {
@@ -243,6 +243,6 @@ async fn a_servant_that_panicked_goes_on() {
     });
     let options = RuntimeOptions { session_lock_timeout: Duration::from_secs(2), ..quick() };
     let node = NodeUnderTest::start(store, echo(), orchestrations(), options).await;
-    until("it is asked again", async || renewals.load(Ordering::SeqCst) >= 2).await;
+    until("it is called again", async || renewals.load(Ordering::SeqCst) >= 2).await;
     node.runtime.shutdown(Some(0)).await;
 }

@@ -7,12 +7,12 @@ use everturn::runtime::{LogFormat, ObservabilityConfig, ShadowReplay, Unregister
 use everturn::{OrchestrationContext, RuntimeOptions, TagFilter};
 
 use crate::node_under_test::{NodeUnderTest, echo};
-use crate::stores::{Store, on_every_store};
+use crate::stores::{TestStore, on_every_store};
 
-on_every_store!(durations_without_end_are_only_very_long,);
+on_every_store!(unbounded_durations_are_accepted,);
 
 #[test]
-fn defaults_are_as_contracted() {
+fn defaults_are_as_documented() {
     let options = RuntimeOptions::default();
     assert_eq!(options.dispatcher_min_poll_interval, Duration::from_millis(100));
     assert_eq!(options.dispatcher_long_poll_timeout, Duration::from_secs(30));
@@ -36,7 +36,7 @@ fn defaults_are_as_contracted() {
 }
 
 #[test]
-fn observability_defaults_are_as_contracted() {
+fn observability_defaults_are_as_documented() {
     let observability = RuntimeOptions::default().observability;
     assert_eq!(observability.log_format, LogFormat::Pretty);
     assert_eq!(observability.log_level, "info");
@@ -102,7 +102,7 @@ fn an_underflowing_renewal_counts_as_one_second() {
     .validate();
 }
 
-async fn durations_without_end_are_only_very_long(store: Store) {
+async fn unbounded_durations_are_accepted(store: TestStore) {
     let endless = Duration::MAX;
     let options = RuntimeOptions {
         dispatcher_min_poll_interval: endless,

@@ -8,13 +8,13 @@ use everturn::runtime::registry::{ActivityRegistry, OrchestrationRegistry};
 use everturn::{Client, OrchestrationContext, OrchestrationDescriptor};
 
 use crate::node_under_test::{NodeUnderTest, PATIENCE, echo, quick};
-use crate::stores::{Store, on_every_store};
+use crate::stores::{TestStore, on_every_store};
 
 on_every_store!(
     a_runtime_with_default_options_runs_what_a_client_starts,
     several_runtimes_share_one_store_and_do_everything_once,
-    a_descriptor_tells_what_an_instance_runs,
-    a_descriptor_tells_of_the_current_execution,
+    a_descriptor_names_orchestration_version_and_parent,
+    a_descriptor_is_that_of_the_current_execution,
 );
 
 fn orchestrations() -> OrchestrationRegistry {
@@ -36,9 +36,9 @@ fn orchestrations() -> OrchestrationRegistry {
 
 #[cfg(feature = "sqlite")]
 #[tokio::test]
-async fn a_runtime_starts_without_any_store_given() {
+async fn a_runtime_starts_without_a_store_argument() {
     let runtime = Runtime::start(ActivityRegistry::default(), orchestrations()).await;
-    assert_eq!(runtime.get_orchestration_descriptor("nobody").await, None);
+    assert_eq!(runtime.get_orchestration_descriptor("unknown").await, None);
     assert!(runtime.metrics_snapshot().is_some());
     assert!(runtime.observability_handle().is_some());
     runtime.shutdown(None).await;
@@ -58,7 +58,7 @@ async fn a_runtime_takes_the_embedded_provider_as_it_is() {
     runtime.shutdown(None).await;
 }
 
-async fn a_runtime_with_default_options_runs_what_a_client_starts(store: Store) {
+async fn a_runtime_with_default_options_runs_what_a_client_starts(store: TestStore) {
     let runtime = Runtime::start_with_store(store.provider(), echo(), orchestrations()).await;
     let client = Client::new(store.provider());
     client.start_orchestration("i", "Echo", "hello").await.unwrap();
@@ -67,7 +67,7 @@ async fn a_runtime_with_default_options_runs_what_a_client_starts(store: Store) 
     runtime.shutdown(None).await;
 }
 
-async fn several_runtimes_share_one_store_and_do_everything_once(store: Store) {
+async fn several_runtimes_share_one_store_and_do_everything_once(store: TestStore) {
     let runs = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&runs);
     let activities = ActivityRegistry::builder()
@@ -99,7 +99,7 @@ async fn several_runtimes_share_one_store_and_do_everything_once(store: Store) {
     assert_eq!(completed, 60);
 }
 
-async fn a_descriptor_tells_what_an_instance_runs(store: Store) {
+async fn a_descriptor_names_orchestration_version_and_parent(store: TestStore) {
     let node = NodeUnderTest::start(store.provider(), echo(), orchestrations(), quick()).await;
     node.client.start_orchestration("p", "Parent", "").await.unwrap();
     node.output_of("p").await;
@@ -112,11 +112,11 @@ async fn a_descriptor_tells_what_an_instance_runs(store: Store) {
     assert_eq!(node.runtime.get_orchestration_descriptor("p").await, Some(of("Parent", None, None)));
     let child = node.runtime.get_orchestration_descriptor("child").await;
     assert_eq!(child, Some(of("Echo", Some("p"), Some(2))));
-    assert_eq!(node.runtime.get_orchestration_descriptor("nobody").await, None);
+    assert_eq!(node.runtime.get_orchestration_descriptor("unknown").await, None);
     node.runtime.shutdown(None).await;
 }
 
-async fn a_descriptor_tells_of_the_current_execution(store: Store) {
+async fn a_descriptor_is_that_of_the_current_execution(store: TestStore) {
     let node = NodeUnderTest::start(store.provider(), echo(), orchestrations(), quick()).await;
     node.client.start_orchestration_versioned("i", "Moves", "1.5.0", "").await.unwrap();
     assert_eq!(node.output_of("i").await, "moved");

@@ -9,23 +9,23 @@ use everturn::{ActivityContext, EventKind, OrchestrationContext, RuntimeOptions}
 use tokio::sync::{Barrier, Semaphore};
 
 use crate::node_under_test::{NodeUnderTest, quick, until};
-use crate::stores::{Store, on_every_store};
+use crate::stores::{TestStore, on_every_store};
 
 on_every_store!(
     activities_of_a_session_stay_on_the_node_that_had_the_first,
     slots_of_a_named_node_share_a_session_and_run_it_in_parallel,
     without_a_node_id_a_session_is_serialised_on_one_slot,
     a_session_outlives_continue_as_new,
-    a_dead_owners_session_is_claimed_after_its_lease,
-    an_idle_session_moves_to_whoever_is_free,
+    a_session_of_a_stopped_owner_moves_when_its_lease_expires,
+    an_idle_session_moves_to_a_free_worker,
     a_session_is_part_of_the_recorded_call,
 );
 
-/// Who ran what: (input, worker id).
+/// Every run: its input and the id of its worker.
 #[derive(Clone, Default)]
-struct Runs(Arc<Mutex<Vec<(String, String)>>>);
+struct SessionRuns(Arc<Mutex<Vec<(String, String)>>>);
 
-impl Runs {
+impl SessionRuns {
     fn activities(&self) -> ActivityRegistry {
         let runs = self.clone();
         ActivityRegistry::builder()
@@ -79,8 +79,8 @@ fn named(node: &str) -> RuntimeOptions {
     RuntimeOptions { worker_node_id: Some(node.to_owned()), ..quick() }
 }
 
-async fn activities_of_a_session_stay_on_the_node_that_had_the_first(store: Store) {
-    let runs = Runs::default();
+async fn activities_of_a_session_stay_on_the_node_that_had_the_first(store: TestStore) {
+    let runs = SessionRuns::default();
     let one = NodeUnderTest::start(store.provider(), runs.activities(), orchestrations(), named("one")).await;
     let other =
         NodeUnderTest::start(store.provider(), runs.activities(), orchestrations(), named("other")).await;
@@ -93,13 +93,13 @@ async fn activities_of_a_session_stay_on_the_node_that_had_the_first(store: Stor
     other.runtime.shutdown(None).await;
 }
 
-async fn slots_of_a_named_node_share_a_session_and_run_it_in_parallel(store: Store) {
+async fn slots_of_a_named_node_share_a_session_and_run_it_in_parallel(store: TestStore) {
     let barrier = Arc::new(Barrier::new(3));
     let activities = ActivityRegistry::builder()
         .register("Work", move |_ctx, input: String| {
             let barrier = Arc::clone(&barrier);
             async move {
-                // Passed only by three at once.
+                // Only three activities at once pass the barrier.
                 barrier.wait().await;
                 Ok(input)
             }
@@ -111,8 +111,8 @@ async fn slots_of_a_named_node_share_a_session_and_run_it_in_parallel(store: Sto
     node.runtime.shutdown(None).await;
 }
 
-async fn without_a_node_id_a_session_is_serialised_on_one_slot(store: Store) {
-    let runs = Runs::default();
+async fn without_a_node_id_a_session_is_serialised_on_one_slot(store: TestStore) {
+    let runs = SessionRuns::default();
     let node = NodeUnderTest::start(store.provider(), runs.activities(), orchestrations(), quick()).await;
     node.client.start_orchestration("i", "AtOnce", "12").await.unwrap();
     node.output_of("i").await;
@@ -124,8 +124,8 @@ async fn without_a_node_id_a_session_is_serialised_on_one_slot(store: Store) {
     node.runtime.shutdown(None).await;
 }
 
-async fn a_session_outlives_continue_as_new(store: Store) {
-    let runs = Runs::default();
+async fn a_session_outlives_continue_as_new(store: TestStore) {
+    let runs = SessionRuns::default();
     let one = NodeUnderTest::start(store.provider(), runs.activities(), orchestrations(), quick()).await;
     let other = NodeUnderTest::start(store.provider(), runs.activities(), orchestrations(), quick()).await;
     one.client.start_orchestration("i", "Continues", "").await.unwrap();
@@ -135,9 +135,9 @@ async fn a_session_outlives_continue_as_new(store: Store) {
     other.runtime.shutdown(None).await;
 }
 
-async fn a_dead_owners_session_is_claimed_after_its_lease(store: Store) {
+async fn a_session_of_a_stopped_owner_moves_when_its_lease_expires(store: TestStore) {
     let (store, clock) = store.with_manual_clock().await;
-    let runs = Runs::default();
+    let runs = SessionRuns::default();
     let one = NodeUnderTest::start(store.provider(), runs.activities(), orchestrations(), named("one")).await;
     one.client.start_orchestration("i", "InTurn", "1").await.unwrap();
     one.output_of("i").await;
@@ -156,9 +156,10 @@ async fn a_dead_owners_session_is_claimed_after_its_lease(store: Store) {
     other.runtime.shutdown(None).await;
 }
 
-/// The owner lives, but its only slot is busy with something else: without the idle rule the session would wait.
-async fn an_idle_session_moves_to_whoever_is_free(store: Store) {
-    let (runs, gate, busy) = (Runs::default(), Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
+/// The owner runs, but its only slot is busy. Without the idle timeout the session would wait for that slot.
+async fn an_idle_session_moves_to_a_free_worker(store: TestStore) {
+    let (runs, gate, busy) =
+        (SessionRuns::default(), Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
     let (opened, entered) = (Arc::clone(&gate), Arc::clone(&busy));
     let with_gate = ActivityRegistry::builder()
         .merge(runs.activities())
@@ -200,8 +201,8 @@ async fn an_idle_session_moves_to_whoever_is_free(store: Store) {
     other.runtime.shutdown(None).await;
 }
 
-async fn a_session_is_part_of_the_recorded_call(store: Store) {
-    let runs = Runs::default();
+async fn a_session_is_part_of_the_recorded_call(store: TestStore) {
+    let runs = SessionRuns::default();
     let node = NodeUnderTest::start(store.provider(), runs.activities(), orchestrations(), quick()).await;
     node.client.start_orchestration("i", "InTurn", "1").await.unwrap();
     node.output_of("i").await;

@@ -15,13 +15,13 @@ use crate::tampering_store::TamperingStore;
 
 /// Every session activity, which worker ran it, and how many sessions were in flight at once.
 #[derive(Clone, Default)]
-struct Log {
+struct SessionLog {
     workers: Arc<Mutex<Vec<(String, String)>>>,
     in_flight: Arc<Mutex<Vec<String>>>,
     most_sessions: Arc<Mutex<usize>>,
 }
 
-impl Log {
+impl SessionLog {
     fn activities(&self) -> ActivityRegistry {
         let log = self.clone();
         ActivityRegistry::builder()
@@ -70,7 +70,7 @@ fn fan_out() -> OrchestrationRegistry {
 
 #[tokio::test]
 async fn a_session_stays_on_one_slot() {
-    let log = Log::default();
+    let log = SessionLog::default();
     let node = NodeUnderTest::start(memory(), log.activities(), fan_out(), quick()).await;
     node.client.start_orchestration("i", "FanOut", "3").await.unwrap();
     assert_eq!(node.output_of("i").await, "9");
@@ -80,8 +80,8 @@ async fn a_session_stays_on_one_slot() {
 }
 
 #[tokio::test]
-async fn no_more_sessions_than_allowed_are_in_flight_and_all_get_their_turn() {
-    let log = Log::default();
+async fn no_more_sessions_than_allowed_are_in_flight_and_all_are_served() {
+    let log = SessionLog::default();
     let options = RuntimeOptions { max_sessions_per_runtime: 2, worker_concurrency: 8, ..quick() };
     let options = RuntimeOptions { worker_node_id: Some("node-a".into()), ..options };
     let node = NodeUnderTest::start(memory(), log.activities(), fan_out(), options).await;
@@ -94,7 +94,7 @@ async fn no_more_sessions_than_allowed_are_in_flight_and_all_get_their_turn() {
 }
 
 #[tokio::test]
-async fn a_fetch_that_waits_without_sessions_is_made_anew_when_one_ends() {
+async fn a_parked_fetch_without_sessions_is_repeated_when_a_session_ends() {
     let (store, gate) = (memory(), Arc::new(Semaphore::new(0)));
     let opened = Arc::clone(&gate);
     let activities = ActivityRegistry::builder()
@@ -108,7 +108,7 @@ async fn a_fetch_that_waits_without_sessions_is_made_anew_when_one_ends() {
             }
         })
         .build();
-    // With parked fetches of ten minutes, an old answer would be waited for that long.
+    // A fetch that stayed parked without sessions would wait for ten minutes.
     let options = RuntimeOptions {
         max_sessions_per_runtime: 1,
         dispatcher_long_poll_timeout: Duration::from_secs(600),
@@ -136,7 +136,7 @@ async fn a_fetch_that_waits_without_sessions_is_made_anew_when_one_ends() {
     node.runtime.shutdown(None).await;
 }
 
-/// When the leases were renewed, in milliseconds since the start, if the first `failures` tries fail for now.
+/// When the leases were renewed, in milliseconds since the start, if the first `failures` attempts fail with a retryable error.
 async fn renewals_of_a_minute(failures: usize) -> Vec<u128> {
     let asked: Arc<Mutex<Vec<Instant>>> = Arc::default();
     let noted = Arc::clone(&asked);
@@ -149,7 +149,7 @@ async fn renewals_of_a_minute(failures: usize) -> Vec<u128> {
         (noted.len() <= failures).then(|| ProviderError::retryable("renew_session_lock", "busy"))
     });
     let began = Instant::now();
-    let log = Log::default();
+    let log = SessionLog::default();
     let node = NodeUnderTest::start(store, log.activities(), fan_out(), quick()).await;
     tokio::time::sleep(Duration::from_secs(60)).await;
     node.runtime.shutdown(Some(0)).await;
@@ -164,7 +164,7 @@ async fn leases_are_renewed_before_they_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_renewal_of_leases_that_fails_for_now_is_tried_again_while_they_last() {
+async fn a_failed_lease_renewal_is_retried_while_the_leases_last() {
     let renewals = renewals_of_a_minute(3).await;
     let first_four: Vec<u128> = renewals.iter().take(4).map(|at| at - renewals[0]).collect();
     assert!(
@@ -179,7 +179,7 @@ async fn all_owners_of_a_runtime_are_renewed_in_one_call() {
     for (worker_node_id, owners) in [(None, 4), (Some("node-a".to_owned()), 1)] {
         let store = TamperingStore::new(memory(), |_| None);
         let options = RuntimeOptions { worker_node_id, ..quick() };
-        let log = Log::default();
+        let log = SessionLog::default();
         let node = NodeUnderTest::start(store.clone(), log.activities(), fan_out(), options).await;
         tokio::time::sleep(Duration::from_secs(26)).await;
         node.runtime.shutdown(Some(0)).await;

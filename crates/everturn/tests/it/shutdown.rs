@@ -12,15 +12,15 @@ use everturn_provider::MemoryProvider;
 use tokio::sync::{Notify, Semaphore};
 
 use crate::node_under_test::{NodeUnderTest, PATIENCE, echo, memory, quick, until};
-use crate::noting_provider::NotingProvider;
-use crate::stores::{Store, on_every_store};
+use crate::recording_provider::RecordingProvider;
+use crate::stores::{TestStore, on_every_store};
 use crate::tampering_store::TamperingStore;
 
 on_every_store!(abandons_are_awaited, shutdown_returns_with_nothing_left_holding_the_provider);
 
-/// Activities that show how far they came.
+/// An activity that waits for a signal and records how it ended.
 #[derive(Clone)]
-struct Gate {
+struct GatedActivity {
     started: Arc<Semaphore>,
     go: Arc<Notify>,
     dropped: Arc<AtomicUsize>,
@@ -35,7 +35,7 @@ impl Drop for CountDrop {
     }
 }
 
-impl Gate {
+impl GatedActivity {
     fn new() -> Self {
         Self {
             started: Arc::new(Semaphore::new(0)),
@@ -76,7 +76,7 @@ fn one_activity() -> OrchestrationRegistry {
         .build()
 }
 
-async fn busy_node(store: &Arc<MemoryProvider>, gate: &Gate) -> NodeUnderTest {
+async fn busy_node(store: &Arc<MemoryProvider>, gate: &GatedActivity) -> NodeUnderTest {
     let node = NodeUnderTest::start(store.clone(), gate.activities(), one_activity(), quick()).await;
     node.client.start_orchestration("i", "One", "").await.unwrap();
     gate.wait_started().await;
@@ -84,7 +84,7 @@ async fn busy_node(store: &Arc<MemoryProvider>, gate: &Gate) -> NodeUnderTest {
 }
 
 #[tokio::test]
-async fn an_idle_runtime_stops_at_once_and_lets_go_of_the_store() {
+async fn an_idle_runtime_stops_at_once_and_releases_the_store() {
     let store = memory();
     let handles_before = Arc::strong_count(&store);
     let runtime = Runtime::start_with_options(
@@ -132,14 +132,14 @@ async fn warm_instances_are_gone_after_shutdown() {
 }
 
 #[tokio::test]
-async fn work_in_hand_finishes_within_the_grace() {
-    let (store, gate) = (memory(), Gate::new());
+async fn running_work_finishes_within_the_grace() {
+    let (store, gate) = (memory(), GatedActivity::new());
     let node = busy_node(&store, &gate).await;
     let stopping = tokio::spawn(node.runtime.shutdown(Some(60_000)));
     tokio::task::yield_now().await;
     gate.go.notify_one();
     stopping.await.unwrap();
-    // The completion is stored; the next node only has to take the turn.
+    // The completion is stored; the next node only runs the turn.
     let next =
         NodeUnderTest::start(store.clone(), ActivityRegistry::default(), one_activity(), quick()).await;
     assert_eq!(next.output_of("i").await, "done");
@@ -149,11 +149,11 @@ async fn work_in_hand_finishes_within_the_grace() {
 
 #[tokio::test]
 async fn work_beyond_the_grace_is_aborted_without_a_signal_and_done_again() {
-    let (store, gate) = (memory(), Gate::new());
+    let (store, gate) = (memory(), GatedActivity::new());
     let node = busy_node(&store, &gate).await;
     node.runtime.shutdown(Some(10)).await;
     drop(node.client);
-    assert_eq!(gate.dropped.load(Ordering::SeqCst), 1, "the activity is gone when shutdown returns");
+    assert_eq!(gate.dropped.load(Ordering::SeqCst), 1, "the activity is dropped when shutdown returns");
     assert!(!gate.cancelled.load(Ordering::SeqCst));
     assert_eq!(Arc::strong_count(&store), 1);
     assert_eq!(store.work_item_attempts("i"), [1]);
@@ -161,7 +161,7 @@ async fn work_beyond_the_grace_is_aborted_without_a_signal_and_done_again() {
 
 #[tokio::test]
 async fn a_shorter_grace_wins_and_every_caller_waits() {
-    let (store, gate) = (memory(), Gate::new());
+    let (store, gate) = (memory(), GatedActivity::new());
     let node = busy_node(&store, &gate).await;
     let patient = tokio::spawn(Arc::clone(&node.runtime).shutdown(Some(600_000)));
     tokio::task::yield_now().await;
@@ -172,8 +172,8 @@ async fn a_shorter_grace_wins_and_every_caller_waits() {
 }
 
 #[tokio::test]
-async fn a_dropped_shutdown_is_taken_up_by_the_next() {
-    let (store, gate) = (memory(), Gate::new());
+async fn a_dropped_shutdown_is_resumed_by_the_next() {
+    let (store, gate) = (memory(), GatedActivity::new());
     let node = busy_node(&store, &gate).await;
     let first = Arc::clone(&node.runtime).shutdown(Some(600_000));
     assert!(tokio::time::timeout(Duration::from_millis(5), first).await.is_err());
@@ -184,7 +184,7 @@ async fn a_dropped_shutdown_is_taken_up_by_the_next() {
     assert_eq!(status, OrchestrationStatus::NotFound, "fetching stopped with the first call");
 }
 
-/// Drives a future on this thread, outside any async runtime.
+/// Polls a future on this thread, outside any async runtime.
 fn block_on_outside<T>(future: impl Future<Output = T>) -> T {
     struct Unpark(std::thread::Thread);
     impl std::task::Wake for Unpark {
@@ -205,7 +205,7 @@ fn block_on_outside<T>(future: impl Future<Output = T>) -> T {
 #[test]
 fn shutdown_with_zero_works_outside_the_async_runtime() {
     let tokio = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    let (store, gate) = (memory(), Gate::new());
+    let (store, gate) = (memory(), GatedActivity::new());
     let node = tokio.block_on(busy_node(&store, &gate));
     drop(node.client);
     block_on_outside(node.runtime.shutdown(Some(0)));
@@ -237,9 +237,9 @@ async fn shutdown_waits_for_code_that_does_not_yield() {
 }
 
 #[tokio::test]
-async fn what_was_fetched_but_not_begun_is_given_back_with_its_attempt() {
+async fn work_that_was_fetched_but_not_started_is_abandoned_uncounted() {
     let store = memory();
-    let gate = Gate::new();
+    let gate = GatedActivity::new();
     let counted = TamperingStore::new(store.clone(), |_| None);
     let node = NodeUnderTest::start(counted.clone(), gate.activities(), one_activity(), quick()).await;
     let slots = (quick().orchestration_concurrency, quick().worker_concurrency);
@@ -247,7 +247,7 @@ async fn what_was_fetched_but_not_begun_is_given_back_with_its_attempt() {
         (counted.count("fetch_turn"), counted.count("fetch_work_item")) == slots
     })
     .await;
-    // On one thread nobody runs between these two calls, so the fetch ends when the shutdown has begun.
+    // On one thread no other task runs between these two calls, so the fetch returns after the shutdown has begun.
     node.client.start_orchestration("i", "One", "").await.unwrap();
     node.runtime.shutdown(Some(60_000)).await;
     assert_eq!(store.message_attempts("i"), [0]);
@@ -256,8 +256,8 @@ async fn what_was_fetched_but_not_begun_is_given_back_with_its_attempt() {
 }
 
 #[tokio::test]
-async fn a_question_that_is_not_answered_does_not_hold_the_store() {
-    let store = Arc::new(NotingProvider { hangs: true, ..NotingProvider::default() });
+async fn an_unanswered_query_does_not_hold_the_store() {
+    let store = Arc::new(RecordingProvider { hangs: true, ..RecordingProvider::default() });
     let node = NodeUnderTest::start(store.clone(), echo(), one_activity(), quick()).await;
     let NodeUnderTest { client, runtime } = node;
     drop(client);
@@ -269,7 +269,7 @@ async fn a_question_that_is_not_answered_does_not_hold_the_store() {
     assert_eq!(question.await.unwrap(), None);
 }
 
-async fn abandons_are_awaited(store: Store) {
+async fn abandons_are_awaited(store: TestStore) {
     let failures_left = AtomicUsize::new(3);
     let tampering = TamperingStore::new(store.provider(), move |operation| {
         let fails = operation == "abandon_orchestration_item"
@@ -278,13 +278,13 @@ async fn abandons_are_awaited(store: Store) {
                 .is_ok();
         fails.then(|| ProviderError::retryable(operation, "busy"))
     });
-    // Only an abandon frees the instance before the test has lost its patience.
+    // Only an abandon frees the instance before the test times out.
     let options = RuntimeOptions { orchestrator_lock_timeout: 2 * PATIENCE, ..quick() };
     let nothing = OrchestrationRegistry::default();
     let node = NodeUnderTest::start(tampering.clone(), echo(), nothing, options).await;
-    node.client.start_orchestration("i", "Nobody", "").await.unwrap();
+    node.client.start_orchestration("i", "Unregistered", "").await.unwrap();
     let abandons = || tampering.count("abandon_orchestration_item");
-    until("the instance is being given back", async || abandons() >= 1).await;
+    until("the instance is being abandoned", async || abandons() >= 1).await;
     node.runtime.shutdown(Some(30_000)).await;
     assert!(abandons() >= 4, "shutdown did not wait for it: {}", abandons());
     let lock = Duration::from_secs(5);
@@ -292,7 +292,7 @@ async fn abandons_are_awaited(store: Store) {
     assert_eq!(fetched.expect("the instance is free").0.instance, "i");
 }
 
-async fn shutdown_returns_with_nothing_left_holding_the_provider(store: Store) {
+async fn shutdown_returns_with_nothing_left_holding_the_provider(store: TestStore) {
     let orchestrations = OrchestrationRegistry::builder()
         .register("Test", |ctx: OrchestrationContext, _: String| async move {
             ctx.set_custom_status("waiting");
@@ -312,7 +312,7 @@ async fn shutdown_returns_with_nothing_left_holding_the_provider(store: Store) {
         NodeUnderTest::start(store.provider(), activities, orchestrations, RuntimeOptions::default()).await;
     for number in 0..10 {
         node.client.start_orchestration(format!("i-{number}"), "Test", "").await.unwrap();
-        node.says(&format!("i-{number}"), "waiting").await;
+        node.until_status(&format!("i-{number}"), "waiting").await;
     }
     drop(node.client);
     node.runtime.shutdown(None).await;

@@ -5,13 +5,13 @@ use everturn::{AppErrorKind, ErrorDetails, EventKind, OrchestrationContext, Runt
 use serde::{Deserialize, Serialize};
 
 use crate::node_under_test::{NodeUnderTest, echo, quick};
-use crate::stores::{Store, on_every_store};
+use crate::stores::{TestStore, on_every_store};
 
 on_every_store!(
-    the_nth_wait_gets_the_nth_signal_and_none_is_taken_for_a_repetition,
-    a_signal_nobody_waits_for_is_recorded_and_lost,
+    the_nth_wait_gets_the_nth_signal_and_equal_signals_are_not_merged,
+    a_signal_without_a_wait_is_recorded_and_not_delivered,
     messages_are_buffered_until_they_are_read,
-    a_wait_and_a_queue_of_the_same_name_know_nothing_of_each_other,
+    a_wait_and_a_queue_of_the_same_name_are_independent,
     typed_messages_arrive_as_they_were_sent,
     a_message_that_does_not_decode_panics,
 );
@@ -54,8 +54,8 @@ fn orchestrations() -> OrchestrationRegistry {
         .build()
 }
 
-/// Runs the case with instances kept in memory and with everything replayed.
-async fn warm_and_cold(store: &Store, case: impl AsyncFn(&NodeUnderTest, &str)) {
+/// Runs the case twice: with instances kept in memory, and with every turn replayed.
+async fn warm_and_cold(store: &TestStore, case: impl AsyncFn(&NodeUnderTest, &str)) {
     for (instance, warm_instances_max) in [("warm", 100), ("cold", 0)] {
         let options = RuntimeOptions { warm_instances_max, ..quick() };
         let node = NodeUnderTest::start(store.provider(), echo(), orchestrations(), options).await;
@@ -69,7 +69,7 @@ async fn begin(node: &NodeUnderTest, instance: &str, orchestration: &str) {
     node.committed(instance).await;
 }
 
-async fn the_nth_wait_gets_the_nth_signal_and_none_is_taken_for_a_repetition(store: Store) {
+async fn the_nth_wait_gets_the_nth_signal_and_equal_signals_are_not_merged(store: TestStore) {
     warm_and_cold(&store, async |node, instance| {
         begin(node, instance, "ThreeWaits").await;
         for data in ["same", "same", "other"] {
@@ -80,12 +80,12 @@ async fn the_nth_wait_gets_the_nth_signal_and_none_is_taken_for_a_repetition(sto
     .await;
 }
 
-async fn a_signal_nobody_waits_for_is_recorded_and_lost(store: Store) {
+async fn a_signal_without_a_wait_is_recorded_and_not_delivered(store: TestStore) {
     warm_and_cold(&store, async |node, instance| {
         begin(node, instance, "Late").await;
         node.client.raise_event(instance, "s", "early").await.unwrap();
         node.client.raise_event(instance, "first", "").await.unwrap();
-        node.says(instance, "waiting").await;
+        node.until_status(instance, "waiting").await;
         node.client.raise_event(instance, "s", "in time").await.unwrap();
         assert_eq!(node.output_of(instance).await, "in time");
         let history = node.history(instance, 1).await;
@@ -95,7 +95,7 @@ async fn a_signal_nobody_waits_for_is_recorded_and_lost(store: Store) {
     .await;
 }
 
-async fn messages_are_buffered_until_they_are_read(store: Store) {
+async fn messages_are_buffered_until_they_are_read(store: TestStore) {
     warm_and_cold(&store, async |node, instance| {
         begin(node, instance, "LateReader").await;
         for data in ["1", "1", "2"] {
@@ -107,7 +107,7 @@ async fn messages_are_buffered_until_they_are_read(store: Store) {
     .await;
 }
 
-async fn a_wait_and_a_queue_of_the_same_name_know_nothing_of_each_other(store: Store) {
+async fn a_wait_and_a_queue_of_the_same_name_are_independent(store: TestStore) {
     warm_and_cold(&store, async |node, instance| {
         begin(node, instance, "Both").await;
         node.client.enqueue_event(instance, "x", "message").await.unwrap();
@@ -117,7 +117,7 @@ async fn a_wait_and_a_queue_of_the_same_name_know_nothing_of_each_other(store: S
     .await;
 }
 
-async fn typed_messages_arrive_as_they_were_sent(store: Store) {
+async fn typed_messages_arrive_as_they_were_sent(store: TestStore) {
     warm_and_cold(&store, async |node, instance| {
         begin(node, instance, "Typed").await;
         let order = Order { item: "cup".to_owned(), pieces: 3 };
@@ -128,7 +128,7 @@ async fn typed_messages_arrive_as_they_were_sent(store: Store) {
     .await;
 }
 
-async fn a_message_that_does_not_decode_panics(store: Store) {
+async fn a_message_that_does_not_decode_panics(store: TestStore) {
     warm_and_cold(&store, async |node, instance| {
         for (suffix, queue) in [("signal", false), ("message", true)] {
             let instance = format!("{instance} {suffix}");

@@ -68,7 +68,7 @@ async fn options_are_safe_by_default_and_reach_the_client() {
 }
 
 #[tokio::test]
-async fn it_says_what_it_is() {
+async fn name_and_version_are_reported() {
     let store = SqliteProvider::new_in_memory().await.unwrap();
     assert_eq!((store.name(), store.version()), ("sqlite", env!("CARGO_PKG_VERSION")));
 }
@@ -80,7 +80,7 @@ async fn a_checkpoint_puts_everything_into_the_one_file() {
     start(&store, "i").await;
     commit(&*store, vec![]).await;
     store.checkpoint().await.unwrap();
-    // The file alone, without the log beside it.
+    // Only the database file, without its write-ahead log.
     let copy = folder.path().join("copy.db");
     std::fs::copy(&path, &copy).unwrap();
     let client = Client::new(open(&copy).await);
@@ -88,22 +88,22 @@ async fn a_checkpoint_puts_everything_into_the_one_file() {
 }
 
 #[tokio::test]
-async fn whoever_opens_the_file_alone_frees_the_locks_of_the_dead() {
+async fn opening_the_file_alone_releases_the_locks_of_closed_handles() {
     let (_folder, path) = place();
     let long = Duration::from_secs(3_600);
-    let dead = open(&path).await;
-    start(&dead, "i").await;
-    assert!(dead.fetch_orchestration_item(long, Duration::ZERO, None).await.unwrap().is_some());
+    let stopped = open(&path).await;
+    start(&stopped, "i").await;
+    assert!(stopped.fetch_orchestration_item(long, Duration::ZERO, None).await.unwrap().is_some());
     let beside = open(&path).await;
     assert!(beside.fetch_orchestration_item(long, Duration::ZERO, None).await.unwrap().is_none());
     beside.close().await;
-    dead.close().await;
+    stopped.close().await;
     let alone = open(&path).await;
     assert!(alone.fetch_orchestration_item(long, Duration::ZERO, None).await.unwrap().is_some());
 }
 
 #[tokio::test]
-async fn a_file_of_a_newer_schema_is_refused_and_says_so() {
+async fn a_file_of_a_newer_schema_is_refused_with_a_clear_error() {
     fn is_an_error<E: std::error::Error + Send + Sync + 'static>(_: &E) {}
     let (_folder, path) = place();
     open(&path).await.close().await;

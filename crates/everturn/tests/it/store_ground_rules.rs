@@ -10,7 +10,7 @@ use everturn::providers::{
 };
 use everturn::{Client, EventKind, TagFilter};
 
-use crate::stores::{Store, on_every_store};
+use crate::stores::{TestStore, on_every_store};
 use crate::turn_by_hand::{commit, continued, kv_set};
 
 on_every_store!(
@@ -18,9 +18,9 @@ on_every_store!(
     a_timer_is_a_delayed_message,
     a_cancelled_activity_is_deleted_by_the_ack,
     the_snapshot_holds_what_earlier_executions_left_and_clients_see_all,
-    an_abandon_concerns_only_what_was_fetched,
+    an_abandon_affects_only_the_fetched_messages,
     a_dropped_fetch_takes_nothing,
-    the_stores_clock_rules,
+    visibility_and_locks_follow_the_clock_of_the_store,
 );
 
 const LOCK: Duration = Duration::from_secs(30);
@@ -34,8 +34,8 @@ async fn ack(store: &dyn Provider, token: &str, worker_items: Vec<WorkItem>, ite
     store.ack_orchestration_item(token, 1, vec![], worker_items, items, metadata, vec![]).await.unwrap();
 }
 
-/// A client, and an instance `i` that has taken its first turn.
-async fn begun(store: &Store) -> (Arc<dyn Provider>, Client) {
+/// A client, and an instance `i` whose first turn is committed.
+async fn begun(store: &TestStore) -> (Arc<dyn Provider>, Client) {
     let provider = store.provider();
     let client = Client::new(Arc::clone(&provider));
     client.start_orchestration("i", "order", "").await.unwrap();
@@ -43,7 +43,7 @@ async fn begun(store: &Store) -> (Arc<dyn Provider>, Client) {
     (provider, client)
 }
 
-async fn an_instance_exists_from_its_first_ack_on(store: Store) {
+async fn an_instance_exists_from_its_first_ack_on(store: TestStore) {
     let provider = store.provider();
     let client = Client::new(Arc::clone(&provider));
     client.start_orchestration("i", "order", "").await.unwrap();
@@ -55,7 +55,7 @@ async fn an_instance_exists_from_its_first_ack_on(store: Store) {
     assert_eq!(client.list_all_instances().await.unwrap(), ["i"]);
 }
 
-async fn a_timer_is_a_delayed_message(store: Store) {
+async fn a_timer_is_a_delayed_message(store: TestStore) {
     let (store, clock) = store.with_manual_clock().await;
     let (provider, client) = begun(&store).await;
     client.raise_event("i", "go", "").await.unwrap();
@@ -71,7 +71,7 @@ async fn a_timer_is_a_delayed_message(store: Store) {
     assert_eq!(fetch(&*provider).await.expect("the timer is due").0.messages, [timer]);
 }
 
-async fn a_cancelled_activity_is_deleted_by_the_ack(store: Store) {
+async fn a_cancelled_activity_is_deleted_by_the_ack(store: TestStore) {
     let (provider, client) = begun(&store).await;
     let activity = |id| WorkItem::ActivityExecute {
         instance: "i".into(),
@@ -97,7 +97,7 @@ async fn a_cancelled_activity_is_deleted_by_the_ack(store: Store) {
     assert!(work().await.is_none());
 }
 
-async fn the_snapshot_holds_what_earlier_executions_left_and_clients_see_all(store: Store) {
+async fn the_snapshot_holds_what_earlier_executions_left_and_clients_see_all(store: TestStore) {
     let (provider, client) = begun(&store).await;
     let snapshot = async || {
         client.raise_event("i", "go", "").await.unwrap();
@@ -120,19 +120,19 @@ async fn the_snapshot_holds_what_earlier_executions_left_and_clients_see_all(sto
     assert_eq!((snapshot().await, seen().await), (vec![], None));
 }
 
-async fn an_abandon_concerns_only_what_was_fetched(store: Store) {
+async fn an_abandon_affects_only_the_fetched_messages(store: TestStore) {
     let (provider, client) = begun(&store).await;
     client.raise_event("i", "fetched", "").await.unwrap();
     let (_, token, attempts) = fetch(&*provider).await.unwrap();
     assert_eq!(attempts, 1);
-    client.raise_event("i", "came later", "").await.unwrap();
+    client.raise_event("i", "later", "").await.unwrap();
     provider.abandon_orchestration_item(&token, Some(LOCK), true).await.unwrap();
-    let (item, _, attempts) = fetch(&*provider).await.expect("the delay is not for what came later");
-    assert_eq!(attempts, 1, "nor is the refund");
-    assert!(matches!(&item.messages[..], [WorkItem::ExternalRaised { name, .. }] if name == "came later"));
+    let (item, _, attempts) = fetch(&*provider).await.expect("the delay does not apply to later messages");
+    assert_eq!(attempts, 1, "the refund does not apply either");
+    assert!(matches!(&item.messages[..], [WorkItem::ExternalRaised { name, .. }] if name == "later"));
 }
 
-async fn a_dropped_fetch_takes_nothing(store: Store) {
+async fn a_dropped_fetch_takes_nothing(store: TestStore) {
     let (provider, client) = begun(&store).await;
     for round in 0..20 {
         let waiting = tokio::spawn({
@@ -143,18 +143,18 @@ async fn a_dropped_fetch_takes_nothing(store: Store) {
         let raised = client.raise_event("i", round.to_string(), "");
         waiting.abort();
         raised.await.unwrap();
-        // It may have been quicker than its end; then the instance is its own.
+        // The fetch may have completed before the abort. Then it holds the lock.
         let taken = match waiting.await {
             Ok(taken) => taken,
             Err(_) => provider.fetch_orchestration_item(LOCK, LOCK / 2, None).await,
         };
-        let (item, token, attempts) = taken.unwrap().expect("it was given back");
+        let (item, token, attempts) = taken.unwrap().expect("the message is available");
         assert_eq!((item.messages.len(), attempts), (1, 1));
         ack(&*provider, &token, vec![], vec![]).await;
     }
 }
 
-async fn the_stores_clock_rules(store: Store) {
+async fn visibility_and_locks_follow_the_clock_of_the_store(store: TestStore) {
     let (store, clock) = store.with_manual_clock().await;
     let (provider, client) = begun(&store).await;
     assert_eq!(provider.now_ms(), clock.wall_ms());

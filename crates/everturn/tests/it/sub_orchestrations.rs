@@ -10,24 +10,24 @@ use everturn::{
 };
 
 use crate::node_under_test::{NodeUnderTest, echo, quick, until};
-use crate::stores::{Store, on_every_store};
+use crate::stores::{TestStore, on_every_store};
 use crate::tampering_store::TamperingStore;
 use crate::turn_by_hand::child_start;
 
 on_every_store!(
     children_are_named_after_their_parent_its_execution_and_their_event,
     an_explicit_id_is_used_as_it_is,
-    an_explicit_id_with_the_reserved_marker_is_an_error_and_leaves_no_trace,
+    an_explicit_id_with_the_reserved_marker_is_an_error_and_records_nothing,
     a_detached_id_with_the_reserved_marker_panics,
     a_child_of_a_named_version_runs_that_version,
     a_childs_failure_is_an_error_its_parent_can_handle,
     a_child_answers_the_execution_that_called_it,
     a_child_that_continues_as_new_in_its_first_turn_answers_its_parent,
     a_child_cancelled_by_a_client_is_an_error_its_parent_can_handle,
-    a_start_of_a_running_instance_is_told_to_the_scheduling_parent,
-    a_start_of_a_finished_instance_is_told_to_the_scheduling_parent,
-    the_very_same_call_again_is_no_collision,
-    a_collision_is_told_even_if_the_turn_cannot_be_committed,
+    a_start_of_a_running_instance_is_reported_to_the_scheduling_parent,
+    a_start_of_a_finished_instance_is_reported_to_the_scheduling_parent,
+    the_same_call_delivered_twice_is_no_collision,
+    a_collision_is_reported_even_if_the_turn_cannot_be_committed,
     an_unregistered_child_fails_its_parent_with_its_poison,
     detached_starts_of_an_ending_turn_are_honoured,
     detached_starts_of_a_cancelled_turn_are_not,
@@ -64,8 +64,8 @@ fn orchestrations() -> OrchestrationRegistry {
         .register("Latest", |ctx: OrchestrationContext, input: String| async move {
             ctx.schedule_sub_orchestration("Child", input).await
         })
-        .register("CallsNobody", |ctx: OrchestrationContext, _: String| async move {
-            Ok(ctx.schedule_sub_orchestration("Nobody", "").await.unwrap_or_else(|error| error))
+        .register("CallsUnregistered", |ctx: OrchestrationContext, _: String| async move {
+            Ok(ctx.schedule_sub_orchestration("Unregistered", "").await.unwrap_or_else(|error| error))
         })
         .register("Adopts", |ctx: OrchestrationContext, id: String| async move {
             let version = Some("1.0.0".to_owned());
@@ -106,7 +106,7 @@ async fn one(ctx: &OrchestrationContext, input: &str) -> Result<String, String> 
     ctx.schedule_sub_orchestration_versioned("Child", Some("1.0.0".to_owned()), input).await
 }
 
-async fn node_on(store: &Store) -> NodeUnderTest {
+async fn node_on(store: &TestStore) -> NodeUnderTest {
     NodeUnderTest::start(store.provider(), echo(), orchestrations(), quick()).await
 }
 
@@ -120,7 +120,7 @@ async fn begin(node: &NodeUnderTest, instance: &str, orchestration: &str, input:
     node.committed(instance).await;
 }
 
-async fn children_are_named_after_their_parent_its_execution_and_their_event(store: Store) {
+async fn children_are_named_after_their_parent_its_execution_and_their_event(store: TestStore) {
     let node = node_on(&store).await;
     assert_eq!(run(&node, "p", "Names", "").await, "x p::sub::2_2 1.0.0");
     node.output_of("p::sub::2").await;
@@ -136,7 +136,7 @@ async fn children_are_named_after_their_parent_its_execution_and_their_event(sto
     node.runtime.shutdown(None).await;
 }
 
-async fn an_explicit_id_is_used_as_it_is(store: Store) {
+async fn an_explicit_id_is_used_as_it_is(store: TestStore) {
     let node = node_on(&store).await;
     for (parent, id) in [("p1", "plain"), ("p2", "a::b"), ("p3", "x::sub::7")] {
         assert_eq!(run(&node, parent, "Explicit", id).await, format!("x {id} 1.0.0"));
@@ -144,7 +144,7 @@ async fn an_explicit_id_is_used_as_it_is(store: Store) {
     node.runtime.shutdown(None).await;
 }
 
-async fn an_explicit_id_with_the_reserved_marker_is_an_error_and_leaves_no_trace(store: Store) {
+async fn an_explicit_id_with_the_reserved_marker_is_an_error_and_records_nothing(store: TestStore) {
     let node = node_on(&store).await;
     node.client.start_orchestration("p", "Explicit", "sub::7").await.unwrap();
     let text = node.failure_of("p").await.display_message();
@@ -153,7 +153,7 @@ async fn an_explicit_id_with_the_reserved_marker_is_an_error_and_leaves_no_trace
     node.runtime.shutdown(None).await;
 }
 
-async fn a_detached_id_with_the_reserved_marker_panics(store: Store) {
+async fn a_detached_id_with_the_reserved_marker_panics(store: TestStore) {
     let node = node_on(&store).await;
     for (instance, id) in [("a", "sub::7"), ("b", "x::sub::7")] {
         node.client.start_orchestration(instance, "Detaches", id).await.unwrap();
@@ -167,28 +167,28 @@ async fn a_detached_id_with_the_reserved_marker_panics(store: Store) {
     node.runtime.shutdown(None).await;
 }
 
-async fn a_child_of_a_named_version_runs_that_version(store: Store) {
+async fn a_child_of_a_named_version_runs_that_version(store: TestStore) {
     let node = node_on(&store).await;
     assert_eq!(run(&node, "p", "Calls", "x").await, "x p::sub::2 1.0.0");
     assert_eq!(run(&node, "q", "Latest", "x").await, "x by 2.0.0");
     node.runtime.shutdown(None).await;
 }
 
-async fn a_childs_failure_is_an_error_its_parent_can_handle(store: Store) {
+async fn a_childs_failure_is_an_error_its_parent_can_handle(store: TestStore) {
     let node = node_on(&store).await;
     assert_eq!(run(&node, "p", "Calls", "fail").await, "error: sorry");
     assert_eq!(run(&node, "q", "Calls", "panic").await, "error: orchestration panicked: oh no");
     node.runtime.shutdown(None).await;
 }
 
-async fn a_child_answers_the_execution_that_called_it(store: Store) {
+async fn a_child_answers_the_execution_that_called_it(store: TestStore) {
     let node = node_on(&store).await;
     begin(&node, "p", "LeavesOne", "").await;
     node.committed("left").await;
     let start = node.history("left", 1).await.remove(0);
     assert!(matches!(start.kind, EventKind::OrchestrationStarted { parent_execution_id: Some(1), .. }));
     node.runtime.shutdown(None).await;
-    // The answer of the first execution's child, event 2, waits when the second execution has its event 2 open.
+    // The result of the first execution's child, event 2, arrives while the second execution has its own event 2 open.
     node.client.raise_event("p", "go", "").await.unwrap();
     node.client.raise_event("left", "end", "for the first execution").await.unwrap();
     let node = node_on(&store).await;
@@ -197,14 +197,14 @@ async fn a_child_answers_the_execution_that_called_it(store: Store) {
     node.runtime.shutdown(None).await;
 }
 
-async fn a_child_that_continues_as_new_in_its_first_turn_answers_its_parent(store: Store) {
+async fn a_child_that_continues_as_new_in_its_first_turn_answers_its_parent(store: TestStore) {
     let node = node_on(&store).await;
     assert_eq!(run(&node, "p", "Calls", "continue").await, "continued by 2.0.0");
     assert_eq!(node.client.list_executions("p::sub::2").await.unwrap(), [1, 2]);
     node.runtime.shutdown(None).await;
 }
 
-async fn a_child_cancelled_by_a_client_is_an_error_its_parent_can_handle(store: Store) {
+async fn a_child_cancelled_by_a_client_is_an_error_its_parent_can_handle(store: TestStore) {
     let node = node_on(&store).await;
     begin(&node, "p", "Calls", "wait").await;
     node.committed("p::sub::2").await;
@@ -218,19 +218,19 @@ async fn a_child_cancelled_by_a_client_is_an_error_its_parent_can_handle(store: 
     node.runtime.shutdown(None).await;
 }
 
-async fn a_start_of_a_running_instance_is_told_to_the_scheduling_parent(store: Store) {
+async fn a_start_of_a_running_instance_is_reported_to_the_scheduling_parent(store: TestStore) {
     let node = node_on(&store).await;
     node.client.start_orchestration_versioned("taken", "Child", "1.0.0", "wait").await.unwrap();
     node.committed("taken").await;
     let text = "sub-orchestration instance id 'taken' already exists";
     assert_eq!(run(&node, "p", "Adopts", "taken").await, text);
-    // The instance itself goes on.
+    // The running instance is not affected.
     node.client.raise_event("taken", "end", "mine").await.unwrap();
     assert_eq!(node.output_of("taken").await, "mine");
     node.runtime.shutdown(None).await;
 }
 
-async fn a_start_of_a_finished_instance_is_told_to_the_scheduling_parent(store: Store) {
+async fn a_start_of_a_finished_instance_is_reported_to_the_scheduling_parent(store: TestStore) {
     let node = node_on(&store).await;
     run(&node, "taken", "Child", "x").await;
     let before = node.history("taken", 1).await;
@@ -240,25 +240,25 @@ async fn a_start_of_a_finished_instance_is_told_to_the_scheduling_parent(store: 
     node.runtime.shutdown(None).await;
 }
 
-async fn the_very_same_call_again_is_no_collision(store: Store) {
+async fn the_same_call_delivered_twice_is_no_collision(store: TestStore) {
     let node = node_on(&store).await;
     begin(&node, "p", "Adopts", "c").await;
     node.committed("c").await;
-    // The call of p, execution 1, event 2, comes a second time; then one of another event.
+    // The call of p, execution 1, event 2, is delivered a second time.
     store.provider().enqueue_for_orchestrator(child_start("p", "c"), None).await.unwrap();
-    until("it is worked off", async || node.client.get_queue_depths().await.unwrap().orchestrator_queue == 0)
+    until("it is processed", async || node.client.get_queue_depths().await.unwrap().orchestrator_queue == 0)
         .await;
     node.client.raise_event("c", "end", "answer").await.unwrap();
     assert_eq!(node.output_of("p").await, "answer");
     node.runtime.shutdown(None).await;
 }
 
-async fn a_collision_is_told_even_if_the_turn_cannot_be_committed(store: Store) {
+async fn a_collision_is_reported_even_if_the_turn_cannot_be_committed(store: TestStore) {
     let node = node_on(&store).await;
     node.client.start_orchestration_versioned("taken", "Child", "1.0.0", "wait").await.unwrap();
     node.committed("taken").await;
     node.runtime.shutdown(None).await;
-    // One batch: what ends the instance, and the colliding start of a parent that waits for it.
+    // One batch holds the signal that ends the instance and the colliding start of a parent.
     node.client.raise_event("taken", "end", "never stored").await.unwrap();
     let parent = WorkItem::StartOrchestration {
         instance: "taken".into(),
@@ -275,31 +275,29 @@ async fn a_collision_is_told_even_if_the_turn_cannot_be_committed(store: Store) 
     let once = Arc::clone(&refused);
     let refusing = TamperingStore::new(store.provider(), move |operation| {
         let first = operation == "commit_turn" && !once.swap(true, Ordering::SeqCst);
-        first.then(|| ProviderError::permanent("commit_turn", "the disk says no"))
+        first.then(|| ProviderError::permanent("commit_turn", "disk error"))
     });
     let one_slot = RuntimeOptions { orchestration_concurrency: 1, ..quick() };
     let node = NodeUnderTest::start(refusing, echo(), orchestrations(), one_slot).await;
     let details = node.failure_of("taken").await;
-    assert!(
-        matches!(&details, ErrorDetails::Infrastructure { message, .. } if message == "the disk says no")
-    );
+    assert!(matches!(&details, ErrorDetails::Infrastructure { message, .. } if message == "disk error"));
     node.runtime.shutdown(None).await;
-    // The notice waits for its parent, which starts only now.
+    // The notice stays queued: its parent does not exist.
     let waiting = node.client.get_queue_depths().await.unwrap().orchestrator_queue;
     assert_eq!(waiting, 1);
 }
 
-async fn an_unregistered_child_fails_its_parent_with_its_poison(store: Store) {
+async fn an_unregistered_child_fails_its_parent_with_its_poison(store: TestStore) {
     let options = RuntimeOptions { max_attempts: 2, ..quick() };
     let node = NodeUnderTest::start(store.provider(), echo(), orchestrations(), options).await;
-    node.client.start_orchestration("p", "CallsNobody", "").await.unwrap();
+    node.client.start_orchestration("p", "CallsUnregistered", "").await.unwrap();
     let details = node.failure_of("p").await;
     assert!(matches!(details, ErrorDetails::Poison { .. }), "{details:?}");
     assert_eq!(node.failure_of("p::sub::2").await, details);
     node.runtime.shutdown(None).await;
 }
 
-async fn detached_starts_of_an_ending_turn_are_honoured(store: Store) {
+async fn detached_starts_of_an_ending_turn_are_honoured(store: TestStore) {
     let node = node_on(&store).await;
     for how in ["complete", "fail", "continue"] {
         node.client.start_orchestration(how, "Detaches", how).await.unwrap();
@@ -311,7 +309,7 @@ async fn detached_starts_of_an_ending_turn_are_honoured(store: Store) {
     node.runtime.shutdown(None).await;
 }
 
-async fn detached_starts_of_a_cancelled_turn_are_not(store: Store) {
+async fn detached_starts_of_a_cancelled_turn_are_not(store: TestStore) {
     let node = node_on(&store).await;
     begin(&node, "i", "Detaches", "cancel").await;
     node.runtime.shutdown(None).await;
@@ -319,8 +317,10 @@ async fn detached_starts_of_a_cancelled_turn_are_not(store: Store) {
     node.client.cancel_instance("i", "enough").await.unwrap();
     let node = node_on(&store).await;
     assert_eq!(node.failure_of("i").await.display_message(), "canceled: enough");
-    until("nothing waits", async || node.client.get_queue_depths().await.unwrap().orchestrator_queue == 0)
-        .await;
+    until("the queue is empty", async || {
+        node.client.get_queue_depths().await.unwrap().orchestrator_queue == 0
+    })
+    .await;
     let detached = node.client.get_orchestration_status("from cancel").await.unwrap();
     assert_eq!(detached, OrchestrationStatus::NotFound);
     node.runtime.shutdown(None).await;

@@ -8,13 +8,13 @@ use everturn::runtime::registry::OrchestrationRegistry;
 use everturn::{Either2, EventKind, OrchestrationContext, OrchestrationStatus, RuntimeOptions};
 
 use crate::node_under_test::{NodeUnderTest, PATIENCE, echo, quick, until};
-use crate::stores::{Store, on_every_store};
+use crate::stores::{TestStore, on_every_store};
 
 on_every_store!(
-    a_guid_is_a_version_4_uuid_and_each_is_another,
+    every_guid_is_a_different_version_4_uuid,
     a_guid_and_a_time_are_recorded_and_replayed,
-    the_time_is_the_nodes_in_milliseconds,
-    a_system_call_can_be_raced_and_its_loss_cancels_it,
+    utc_now_is_the_time_of_the_node_in_milliseconds,
+    a_system_call_that_loses_a_race_is_cancelled,
 );
 
 fn orchestrations() -> OrchestrationRegistry {
@@ -32,7 +32,7 @@ fn orchestrations() -> OrchestrationRegistry {
             Ok(first)
         })
         .register("Race", |ctx: OrchestrationContext, _: String| async move {
-            // The call that is dropped in its very turn is never run.
+            // A call that is dropped in the turn that made it never runs.
             drop(ctx.new_guid());
             match ctx.select2(ctx.utc_now(), ctx.schedule_wait("never")).await {
                 Either2::First(now) => now.map(|_| "time".to_owned()),
@@ -42,7 +42,7 @@ fn orchestrations() -> OrchestrationRegistry {
         .build()
 }
 
-async fn a_guid_is_a_version_4_uuid_and_each_is_another(store: Store) {
+async fn every_guid_is_a_different_version_4_uuid(store: TestStore) {
     let node = NodeUnderTest::start(store.provider(), echo(), orchestrations(), quick()).await;
     node.client.start_orchestration("i", "TwoGuids", "").await.unwrap();
     let output = node.output_of("i").await;
@@ -57,8 +57,8 @@ async fn a_guid_is_a_version_4_uuid_and_each_is_another(store: Store) {
     node.runtime.shutdown(None).await;
 }
 
-async fn a_guid_and_a_time_are_recorded_and_replayed(store: Store) {
-    // Nothing stays in memory: every turn calls both again and gets what was recorded.
+async fn a_guid_and_a_time_are_recorded_and_replayed(store: TestStore) {
+    // Nothing stays in memory: every turn calls both again and gets the recorded values.
     let options = RuntimeOptions { warm_instances_max: 0, ..quick() };
     let node = NodeUnderTest::start(store.provider(), echo(), orchestrations(), options).await;
     node.client.start_orchestration("i", "GuidAndTime", "").await.unwrap();
@@ -80,20 +80,20 @@ async fn a_guid_and_a_time_are_recorded_and_replayed(store: Store) {
     node.runtime.shutdown(None).await;
 }
 
-async fn the_time_is_the_nodes_in_milliseconds(store: Store) {
+async fn utc_now_is_the_time_of_the_node_in_milliseconds(store: TestStore) {
     let options = RuntimeOptions { clock: Arc::new(ManualClock::new(1_234_567)), ..quick() };
     let node = NodeUnderTest::start(store.provider(), echo(), orchestrations(), options).await;
     node.client.start_orchestration("i", "GuidAndTime", "").await.unwrap();
-    let told = async || {
+    let shows_the_time = async || {
         let status = node.client.get_orchestration_status("i").await.unwrap();
         matches!(status, OrchestrationStatus::Running { custom_status: Some(text), .. }
             if text.ends_with(" 1234567"))
     };
-    until("the time is told", told).await;
+    until("the custom status shows the time", shows_the_time).await;
     node.runtime.shutdown(None).await;
 }
 
-async fn a_system_call_can_be_raced_and_its_loss_cancels_it(store: Store) {
+async fn a_system_call_that_loses_a_race_is_cancelled(store: TestStore) {
     let node = NodeUnderTest::start(store.provider(), echo(), orchestrations(), quick()).await;
     node.client.start_orchestration("i", "Race", "").await.unwrap();
     assert_eq!(node.output_of("i").await, "time");

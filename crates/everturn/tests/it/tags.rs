@@ -7,7 +7,7 @@ use everturn::runtime::registry::{ActivityRegistry, OrchestrationRegistry};
 use everturn::{ActivityContext, EventKind, OrchestrationContext, RuntimeOptions, TagFilter};
 
 use crate::node_under_test::{NodeUnderTest, quick, until};
-use crate::stores::{Store, on_every_store};
+use crate::stores::{TestStore, on_every_store};
 
 on_every_store!(
     default_only_takes_what_has_no_tag,
@@ -15,16 +15,16 @@ on_every_store!(
     default_and_takes_both,
     any_takes_everything,
     none_takes_nothing,
-    a_tag_nobody_serves_waits_until_somebody_does,
+    a_tagged_activity_waits_for_a_runtime_that_serves_its_tag,
     a_tag_composes_with_a_session_and_a_typed_call,
-    a_runtime_without_the_handler_of_its_tag_leaves_it_to_another,
+    a_tagged_activity_without_a_handler_is_left_to_another_runtime,
 );
 
-/// Which tags an activity ran with.
+/// The tags that activities ran with.
 #[derive(Clone, Default)]
-struct Served(Arc<Mutex<BTreeSet<String>>>);
+struct ServedTags(Arc<Mutex<BTreeSet<String>>>);
 
-impl Served {
+impl ServedTags {
     fn activities(&self) -> ActivityRegistry {
         let served = self.clone();
         ActivityRegistry::builder()
@@ -63,9 +63,9 @@ fn serving(worker_tag_filter: TagFilter) -> RuntimeOptions {
     RuntimeOptions { worker_tag_filter, ..quick() }
 }
 
-/// Has a runtime with this filter take from a queue with every tag; what it leaves, another takes.
-async fn takes(store: Store, filter: TagFilter, expected: &[&str]) {
-    let (served, rest) = (Served::default(), Served::default());
+/// Runs a runtime with this filter on a queue with every tag. A second runtime takes the rest.
+async fn takes(store: TestStore, filter: TagFilter, expected: &[&str]) {
+    let (served, rest) = (ServedTags::default(), ServedTags::default());
     let node =
         NodeUnderTest::start(store.provider(), served.activities(), orchestrations(), serving(filter)).await;
     node.client.start_orchestration("i", "EachTag", "").await.unwrap();
@@ -87,33 +87,33 @@ async fn takes(store: Store, filter: TagFilter, expected: &[&str]) {
     other.runtime.shutdown(None).await;
 }
 
-async fn default_only_takes_what_has_no_tag(store: Store) {
+async fn default_only_takes_what_has_no_tag(store: TestStore) {
     takes(store, TagFilter::default_only(), &["none"]).await;
 }
 
-async fn tags_take_their_members_and_nothing_untagged(store: Store) {
+async fn tags_take_their_members_and_nothing_untagged(store: TestStore) {
     takes(store, TagFilter::tags(["gpu", "tpu"]), &["gpu"]).await;
 }
 
-async fn default_and_takes_both(store: Store) {
+async fn default_and_takes_both(store: TestStore) {
     takes(store, TagFilter::default_and(["gpu"]), &["gpu", "none"]).await;
 }
 
-async fn any_takes_everything(store: Store) {
+async fn any_takes_everything(store: TestStore) {
     takes(store, TagFilter::any(), &["cpu", "gpu", "none"]).await;
 }
 
-async fn none_takes_nothing(store: Store) {
+async fn none_takes_nothing(store: TestStore) {
     takes(store, TagFilter::none(), &[]).await;
 }
 
-async fn a_tag_nobody_serves_waits_until_somebody_does(store: Store) {
-    let served = Served::default();
+async fn a_tagged_activity_waits_for_a_runtime_that_serves_its_tag(store: TestStore) {
+    let served = ServedTags::default();
     let plain = serving(TagFilter::default_only());
     let node = NodeUnderTest::start(store.provider(), served.activities(), orchestrations(), plain).await;
     node.client.start_orchestration("i", "OnSession", "").await.unwrap();
     node.committed("i").await;
-    // Untagged work that came later is done, the tagged call is passed over.
+    // Later untagged work is done, the tagged call is skipped.
     node.client.start_orchestration("other", "EachTag", "").await.unwrap();
     until("untagged work is done", async || served.tags() == ["none"]).await;
     assert_eq!(node.history("i", 1).await.len(), 2);
@@ -124,8 +124,8 @@ async fn a_tag_nobody_serves_waits_until_somebody_does(store: Store) {
     gpu.runtime.shutdown(None).await;
 }
 
-async fn a_tag_composes_with_a_session_and_a_typed_call(store: Store) {
-    let served = Served::default();
+async fn a_tag_composes_with_a_session_and_a_typed_call(store: TestStore) {
+    let served = ServedTags::default();
     let gpu = serving(TagFilter::tags(["gpu"]));
     let node = NodeUnderTest::start(store.provider(), served.activities(), orchestrations(), gpu).await;
     node.client.start_orchestration("i", "OnSession", "").await.unwrap();
@@ -138,8 +138,8 @@ async fn a_tag_composes_with_a_session_and_a_typed_call(store: Store) {
     node.runtime.shutdown(None).await;
 }
 
-async fn a_runtime_without_the_handler_of_its_tag_leaves_it_to_another(store: Store) {
-    let served = Served::default();
+async fn a_tagged_activity_without_a_handler_is_left_to_another_runtime(store: TestStore) {
+    let served = ServedTags::default();
     let gpu = RuntimeOptions { max_attempts: u32::MAX, ..serving(TagFilter::tags(["gpu"])) };
     let empty = ActivityRegistry::default();
     let without = NodeUnderTest::start(store.provider(), empty, orchestrations(), gpu.clone()).await;

@@ -6,7 +6,7 @@ use everturn::runtime::registry::OrchestrationRegistry;
 use everturn::{Either2, EventKind, OrchestrationContext};
 
 use crate::node_under_test::{NodeUnderTest, echo, quick};
-use crate::stores::{Store, on_every_store};
+use crate::stores::{TestStore, on_every_store};
 
 on_every_store!(
     a_timer_survives_a_restart,
@@ -14,7 +14,7 @@ on_every_store!(
     a_zero_timer_takes_a_round_trip,
     the_fire_time_is_the_providers_time_plus_the_delay_in_whole_milliseconds,
     timers_fire_in_the_order_of_their_times,
-    the_longest_delay_harms_nobody,
+    a_timer_of_the_longest_delay_does_not_affect_other_instances,
 );
 
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -41,11 +41,11 @@ fn orchestrations() -> OrchestrationRegistry {
         .build()
 }
 
-async fn node_on(store: &Store) -> NodeUnderTest {
+async fn node_on(store: &TestStore) -> NodeUnderTest {
     NodeUnderTest::start(store.provider(), echo(), orchestrations(), quick()).await
 }
 
-async fn a_timer_survives_a_restart(store: Store) {
+async fn a_timer_survives_a_restart(store: TestStore) {
     let (store, clock) = store.with_manual_clock().await;
     let node = node_on(&store).await;
     node.client.start_orchestration("i", "Sleep", HOUR.as_micros().to_string()).await.unwrap();
@@ -60,13 +60,13 @@ async fn a_timer_survives_a_restart(store: Store) {
     node.runtime.shutdown(None).await;
 }
 
-async fn a_timer_never_fires_before_its_time_by_the_providers_clock(store: Store) {
+async fn a_timer_never_fires_before_its_time_by_the_providers_clock(store: TestStore) {
     let (store, clock) = store.with_manual_clock().await;
     let node = node_on(&store).await;
     node.client.start_orchestration("i", "Sleep", HOUR.as_micros().to_string()).await.unwrap();
     node.committed("i").await;
     clock.advance(HOUR.checked_sub(MILLISECOND).unwrap());
-    // What came later is served, so the timer was passed over.
+    // A later start is served, so the timer was skipped.
     node.client.start_orchestration("other", "Echo", "x").await.unwrap();
     assert_eq!(node.output_of("other").await, "x");
     assert_eq!(node.history("i", 1).await.len(), 2);
@@ -75,7 +75,7 @@ async fn a_timer_never_fires_before_its_time_by_the_providers_clock(store: Store
     node.runtime.shutdown(None).await;
 }
 
-async fn a_zero_timer_takes_a_round_trip(store: Store) {
+async fn a_zero_timer_takes_a_round_trip(store: TestStore) {
     let (store, _clock) = store.with_manual_clock().await;
     let node = node_on(&store).await;
     node.client.start_orchestration("i", "Sleep", "0").await.unwrap();
@@ -87,7 +87,7 @@ async fn a_zero_timer_takes_a_round_trip(store: Store) {
     node.runtime.shutdown(None).await;
 }
 
-async fn the_fire_time_is_the_providers_time_plus_the_delay_in_whole_milliseconds(store: Store) {
+async fn the_fire_time_is_the_providers_time_plus_the_delay_in_whole_milliseconds(store: TestStore) {
     let (store, _clock) = store.with_manual_clock().await;
     let node = node_on(&store).await;
     for (instance, micros, fire_at) in
@@ -102,7 +102,7 @@ async fn the_fire_time_is_the_providers_time_plus_the_delay_in_whole_millisecond
     node.runtime.shutdown(None).await;
 }
 
-async fn timers_fire_in_the_order_of_their_times(store: Store) {
+async fn timers_fire_in_the_order_of_their_times(store: TestStore) {
     let (store, clock) = store.with_manual_clock().await;
     let node = node_on(&store).await;
     node.client.start_orchestration("i", "TwoTimers", "").await.unwrap();
@@ -112,9 +112,9 @@ async fn timers_fire_in_the_order_of_their_times(store: Store) {
     node.runtime.shutdown(None).await;
 }
 
-async fn the_longest_delay_harms_nobody(store: Store) {
+async fn a_timer_of_the_longest_delay_does_not_affect_other_instances(store: TestStore) {
     let node = node_on(&store).await;
-    node.client.start_orchestration("i", "Sleep", "for ever").await.unwrap();
+    node.client.start_orchestration("i", "Sleep", "longest").await.unwrap();
     node.committed("i").await;
     let history = node.history("i", 1).await;
     assert!(matches!(history[1].kind, EventKind::TimerCreated { fire_at_ms: u64::MAX }), "{history:?}");

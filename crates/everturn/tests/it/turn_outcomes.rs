@@ -9,7 +9,7 @@ use everturn::{
 };
 
 use crate::node_under_test::{NodeUnderTest, echo, quick, until};
-use crate::stores::{Store, on_every_store};
+use crate::stores::{TestStore, on_every_store};
 
 on_every_store!(
     a_cancelled_instance_cancels_its_open_children,
@@ -23,7 +23,7 @@ on_every_store!(
     a_cancel_beats_the_return_of_the_same_turn,
     cancelling_is_idempotent_and_does_nothing_to_finished_or_unknown_instances,
     a_cancel_applies_to_the_current_execution,
-    a_system_failure_of_an_activity_fails_the_instance_unseen_by_its_code,
+    a_system_failure_of_an_activity_fails_the_instance_without_reaching_its_code,
     an_activity_dropped_in_its_own_turn_never_runs,
 );
 
@@ -35,7 +35,7 @@ fn orchestrations() -> OrchestrationRegistry {
         .register("Holds", |ctx: OrchestrationContext, child: String| async move {
             let held = ctx.schedule_sub_orchestration_with_id("Waits", child, "");
             match ctx.schedule_wait("go").await.as_str() {
-                "panic" => panic!("as told"),
+                "panic" => panic!("on request"),
                 "drop" => drop(held),
                 _ => std::mem::forget(held),
             }
@@ -49,12 +49,12 @@ fn orchestrations() -> OrchestrationRegistry {
             }
         })
         .register("LeavesOpen", |ctx: OrchestrationContext, _: String| async move {
-            std::mem::forget(ctx.schedule_activity("Echo", "").with_tag("nobody"));
+            std::mem::forget(ctx.schedule_activity("Echo", "").with_tag("unserved"));
             std::mem::forget(ctx.dequeue_event("q"));
             std::mem::forget(ctx.schedule_wait("s"));
             Ok(ctx.schedule_wait("go").await)
         })
-        .register("AsksAndEnds", |ctx: OrchestrationContext, how: String| async move {
+        .register("SchedulesAndEnds", |ctx: OrchestrationContext, how: String| async move {
             std::mem::forget(ctx.schedule_activity("Echo", ""));
             std::mem::forget(ctx.schedule_timer(Duration::ZERO));
             std::mem::forget(ctx.schedule_sub_orchestration_with_id("Waits", format!("child {how}"), ""));
@@ -65,7 +65,7 @@ fn orchestrations() -> OrchestrationRegistry {
             ctx.continue_as_new(format!("{execution}+")).await
         })
         .register("Handles", |ctx: OrchestrationContext, _: String| async move {
-            Ok(ctx.schedule_activity("Nobody", "").await.unwrap_or_else(|error| error))
+            Ok(ctx.schedule_activity("Unregistered", "").await.unwrap_or_else(|error| error))
         })
         .register("Drops", |ctx: OrchestrationContext, _: String| async move {
             drop(ctx.schedule_activity("Echo", "dropped"));
@@ -74,7 +74,7 @@ fn orchestrations() -> OrchestrationRegistry {
         .build()
 }
 
-async fn node_on(store: &Store) -> NodeUnderTest {
+async fn node_on(store: &TestStore) -> NodeUnderTest {
     NodeUnderTest::start(store.provider(), echo(), orchestrations(), quick()).await
 }
 
@@ -83,14 +83,14 @@ async fn begin(node: &NodeUnderTest, instance: &str, orchestration: &str, input:
     node.committed(instance).await;
 }
 
-async fn with_a_child(store: &Store, orchestration: &str) -> NodeUnderTest {
+async fn with_a_child(store: &TestStore, orchestration: &str) -> NodeUnderTest {
     let node = node_on(store).await;
     begin(&node, "p", orchestration, "child").await;
     node.committed("child").await;
     node
 }
 
-async fn a_cancelled_instance_cancels_its_open_children(store: Store) {
+async fn a_cancelled_instance_cancels_its_open_children(store: TestStore) {
     let node = with_a_child(&store, "Holds").await;
     node.client.cancel_instance("p", "enough").await.unwrap();
     let details = node.failure_of("p").await;
@@ -100,17 +100,17 @@ async fn a_cancelled_instance_cancels_its_open_children(store: Store) {
     node.runtime.shutdown(None).await;
 }
 
-async fn a_panicking_instance_cancels_its_open_children(store: Store) {
+async fn a_panicking_instance_cancels_its_open_children(store: TestStore) {
     let node = with_a_child(&store, "Holds").await;
     node.client.raise_event("p", "go", "panic").await.unwrap();
     let details = node.failure_of("p").await;
     assert!(matches!(&details, ErrorDetails::Application { kind: AppErrorKind::Panicked, .. }));
-    assert_eq!(details.display_message(), "orchestration panicked: as told");
+    assert_eq!(details.display_message(), "orchestration panicked: on request");
     assert_eq!(node.failure_of("child").await.display_message(), "canceled: parent failed");
     node.runtime.shutdown(None).await;
 }
 
-async fn a_nondeterministic_instance_cancels_its_open_children(store: Store) {
+async fn a_nondeterministic_instance_cancels_its_open_children(store: TestStore) {
     let node = with_a_child(&store, "Holds").await;
     node.runtime.shutdown(None).await;
     let changed = OrchestrationRegistry::builder()
@@ -135,7 +135,7 @@ fn orchestrations_without_holds() -> OrchestrationRegistry {
         .build()
 }
 
-async fn a_child_that_lost_a_race_is_cancelled(store: Store) {
+async fn a_child_that_lost_a_race_is_cancelled(store: TestStore) {
     let node = with_a_child(&store, "Races").await;
     node.client.raise_event("p", "go", "").await.unwrap();
     let text = "canceled: parent dropped sub-orchestration future";
@@ -148,7 +148,7 @@ async fn a_child_that_lost_a_race_is_cancelled(store: Store) {
     node.runtime.shutdown(None).await;
 }
 
-async fn a_return_cancels_only_the_children_whose_futures_were_dropped(store: Store) {
+async fn a_return_cancels_only_the_children_whose_futures_were_dropped(store: TestStore) {
     let node = node_on(&store).await;
     for how in ["drop", "forget"] {
         begin(&node, &format!("p {how}"), "Holds", how).await;
@@ -163,7 +163,7 @@ async fn a_return_cancels_only_the_children_whose_futures_were_dropped(store: St
     node.runtime.shutdown(None).await;
 }
 
-async fn open_waits_and_reads_are_closed_at_the_end(store: Store) {
+async fn open_waits_and_reads_are_closed_at_the_end(store: TestStore) {
     let node = node_on(&store).await;
     for (instance, cancel) in [("completes", false), ("is cancelled", true)] {
         begin(&node, instance, "LeavesOpen", "").await;
@@ -183,14 +183,14 @@ async fn open_waits_and_reads_are_closed_at_the_end(store: Store) {
             })
             .map(|event| event.source_event_id)
             .collect();
-        // Waits first, then reads. The wait for `go` has its answer unless the instance was cancelled.
+        // Waits first, then reads. The wait for `go` is still open only if the instance was cancelled.
         let expected: &[_] = if cancel { &[Some(4), Some(5), Some(3)] } else { &[Some(4), Some(3)] };
         assert_eq!(closed, expected, "{instance}");
     }
     node.runtime.shutdown(None).await;
 }
 
-async fn activities_left_open_are_cancelled_after_the_end_is_written(store: Store) {
+async fn activities_left_open_are_cancelled_after_the_end_is_written(store: TestStore) {
     let node = node_on(&store).await;
     begin(&node, "i", "LeavesOpen", "").await;
     assert_eq!(node.client.get_queue_depths().await.unwrap().worker_queue, 1);
@@ -209,10 +209,10 @@ async fn activities_left_open_are_cancelled_after_the_end_is_written(store: Stor
     node.runtime.shutdown(None).await;
 }
 
-async fn work_of_the_turn_that_ends_is_not_dispatched(store: Store) {
+async fn work_of_the_turn_that_ends_is_not_dispatched(store: TestStore) {
     let node = node_on(&store).await;
     for how in ["complete", "fail"] {
-        node.client.start_orchestration(how, "AsksAndEnds", how).await.unwrap();
+        node.client.start_orchestration(how, "SchedulesAndEnds", how).await.unwrap();
         node.end_of(how).await;
         let child = node.client.get_orchestration_status(&format!("child {how}")).await.unwrap();
         assert_eq!(child, OrchestrationStatus::NotFound);
@@ -225,7 +225,7 @@ async fn work_of_the_turn_that_ends_is_not_dispatched(store: Store) {
     node.runtime.shutdown(None).await;
 }
 
-async fn a_cancel_beats_the_return_of_the_same_turn(store: Store) {
+async fn a_cancel_beats_the_return_of_the_same_turn(store: TestStore) {
     let node = node_on(&store).await;
     begin(&node, "i", "Waits", "").await;
     node.runtime.shutdown(None).await;
@@ -237,27 +237,27 @@ async fn a_cancel_beats_the_return_of_the_same_turn(store: Store) {
     node.runtime.shutdown(None).await;
 }
 
-async fn cancelling_is_idempotent_and_does_nothing_to_finished_or_unknown_instances(store: Store) {
+async fn cancelling_is_idempotent_and_does_nothing_to_finished_or_unknown_instances(store: TestStore) {
     let node = node_on(&store).await;
     begin(&node, "i", "Waits", "").await;
     node.client.raise_event("i", "end", "done").await.unwrap();
     node.output_of("i").await;
     let before = node.history("i", 1).await;
-    for instance in ["i", "i", "nobody"] {
+    for instance in ["i", "i", "unknown"] {
         node.client.cancel_instance(instance, "too late").await.unwrap();
     }
     begin(&node, "later", "Waits", "").await;
-    until("the cancels of i are worked off", async || {
-        // The one for nobody stays: its instance may still be started.
+    until("the cancels of i are processed", async || {
+        // The cancel for the unknown instance stays queued: that instance may still be started.
         node.client.get_queue_depths().await.unwrap().orchestrator_queue <= 1
     })
     .await;
     assert_eq!(node.history("i", 1).await, before);
-    assert_eq!(node.client.get_orchestration_status("nobody").await.unwrap(), OrchestrationStatus::NotFound);
+    assert_eq!(node.client.get_orchestration_status("unknown").await.unwrap(), OrchestrationStatus::NotFound);
     node.runtime.shutdown(None).await;
 }
 
-async fn a_cancel_applies_to_the_current_execution(store: Store) {
+async fn a_cancel_applies_to_the_current_execution(store: TestStore) {
     let node = node_on(&store).await;
     begin(&node, "i", "Continues", "").await;
     node.client.raise_event("i", "go", "").await.unwrap();
@@ -269,7 +269,7 @@ async fn a_cancel_applies_to_the_current_execution(store: Store) {
     node.runtime.shutdown(None).await;
 }
 
-async fn a_system_failure_of_an_activity_fails_the_instance_unseen_by_its_code(store: Store) {
+async fn a_system_failure_of_an_activity_fails_the_instance_without_reaching_its_code(store: TestStore) {
     let options = RuntimeOptions { max_attempts: 1, ..quick() };
     let none = ActivityRegistry::default();
     let node = NodeUnderTest::start(store.provider(), none, orchestrations(), options).await;
@@ -286,7 +286,7 @@ async fn a_system_failure_of_an_activity_fails_the_instance_unseen_by_its_code(s
     node.runtime.shutdown(None).await;
 }
 
-async fn an_activity_dropped_in_its_own_turn_never_runs(store: Store) {
+async fn an_activity_dropped_in_its_own_turn_never_runs(store: TestStore) {
     let node = node_on(&store).await;
     node.client.start_orchestration("i", "Drops", "").await.unwrap();
     assert_eq!(node.output_of("i").await, "kept");

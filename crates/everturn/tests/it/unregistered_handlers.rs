@@ -7,17 +7,17 @@ use everturn::runtime::registry::{ActivityRegistry, OrchestrationRegistry};
 use everturn::{ErrorDetails, OrchestrationContext, RuntimeOptions};
 use tracing::Level;
 
-use crate::log_lines::{Line, LogLines};
+use crate::log_lines::{LogLine, LogLines};
 use crate::node_under_test::{NodeUnderTest, echo, memory, quick};
-use crate::stores::{Store, on_every_store};
+use crate::stores::{TestStore, on_every_store};
 
 on_every_store!(
     another_node_with_the_orchestration_picks_it_up,
     another_node_with_the_version_picks_it_up,
     another_node_with_the_activity_picks_it_up,
     a_running_instance_waits_for_a_node_with_its_version,
-    a_version_that_is_none_counts_as_unregistered,
-    what_nobody_has_ends_as_poison,
+    a_version_that_is_not_semantic_counts_as_unregistered,
+    work_without_a_handler_on_any_node_ends_as_poison,
 );
 
 fn orchestrations(versions: &[&str]) -> OrchestrationRegistry {
@@ -32,19 +32,19 @@ fn orchestrations(versions: &[&str]) -> OrchestrationRegistry {
     builder.build()
 }
 
-/// A node that tries for ever.
-async fn patient(store: &Store, activities: ActivityRegistry, versions: &[&str]) -> NodeUnderTest {
+/// A node without a limit on attempts.
+async fn unlimited_node(store: &TestStore, activities: ActivityRegistry, versions: &[&str]) -> NodeUnderTest {
     let options = RuntimeOptions { max_attempts: u32::MAX, ..quick() };
     NodeUnderTest::start(store.provider(), activities, orchestrations(versions), options).await
 }
 
-/// Starts an instance on a node that lacks its handler, and has another end it.
-async fn picked_up(store: &Store, version: &str, lacking: &[&str], having: &[&str]) -> String {
-    let without = patient(store, echo(), lacking).await;
+/// Starts an instance on a node that lacks its handler; another node finishes it.
+async fn picked_up(store: &TestStore, version: &str, lacking: &[&str], having: &[&str]) -> String {
+    let without = unlimited_node(store, echo(), lacking).await;
     without.client.start_orchestration_versioned("i", "Test", version, "").await.unwrap();
-    // What the node does have goes on meanwhile.
-    without.client.start_orchestration("other", "Nobody", "").await.unwrap();
-    let with = patient(store, echo(), having).await;
+    // A second start without a handler does not block the first.
+    without.client.start_orchestration("other", "Unregistered", "").await.unwrap();
+    let with = unlimited_node(store, echo(), having).await;
     with.committed("i").await;
     with.client.raise_event("i", "go", "picked up").await.unwrap();
     let output = with.output_of("i").await;
@@ -53,60 +53,60 @@ async fn picked_up(store: &Store, version: &str, lacking: &[&str], having: &[&st
     output
 }
 
-async fn another_node_with_the_orchestration_picks_it_up(store: Store) {
+async fn another_node_with_the_orchestration_picks_it_up(store: TestStore) {
     assert_eq!(picked_up(&store, "1.0.0", &[], &["1.0.0"]).await, "picked up 1.0.0");
 }
 
-async fn another_node_with_the_version_picks_it_up(store: Store) {
+async fn another_node_with_the_version_picks_it_up(store: TestStore) {
     assert_eq!(picked_up(&store, "2.0.0", &["1.0.0"], &["1.0.0", "2.0.0"]).await, "picked up 2.0.0");
 }
 
-async fn another_node_with_the_activity_picks_it_up(store: Store) {
-    let without = patient(&store, ActivityRegistry::default(), &["1.0.0"]).await;
+async fn another_node_with_the_activity_picks_it_up(store: TestStore) {
+    let without = unlimited_node(&store, ActivityRegistry::default(), &["1.0.0"]).await;
     without.client.start_orchestration("i", "Test", "").await.unwrap();
     without.committed("i").await;
     without.client.raise_event("i", "go", "x").await.unwrap();
-    let with = patient(&store, echo(), &[]).await;
+    let with = unlimited_node(&store, echo(), &[]).await;
     assert_eq!(with.output_of("i").await, "x 1.0.0");
     without.runtime.shutdown(None).await;
     with.runtime.shutdown(None).await;
 }
 
-async fn a_running_instance_waits_for_a_node_with_its_version(store: Store) {
-    let old = patient(&store, echo(), &["1.0.0"]).await;
+async fn a_running_instance_waits_for_a_node_with_its_version(store: TestStore) {
+    let old = unlimited_node(&store, echo(), &["1.0.0"]).await;
     old.client.start_orchestration("i", "Test", "").await.unwrap();
     old.committed("i").await;
     old.runtime.shutdown(None).await;
-    // The next deployment has dropped the version the instance began with.
-    let new = patient(&store, echo(), &["2.0.0"]).await;
+    // The next deployment lacks the version that the instance started with.
+    let new = unlimited_node(&store, echo(), &["2.0.0"]).await;
     new.client.raise_event("i", "go", "x").await.unwrap();
     new.client.start_orchestration("j", "Test", "").await.unwrap();
     new.committed("j").await;
     assert_eq!(new.history("i", 1).await.len(), 2);
-    let both = patient(&store, echo(), &["1.0.0", "2.0.0"]).await;
+    let both = unlimited_node(&store, echo(), &["1.0.0", "2.0.0"]).await;
     assert_eq!(both.output_of("i").await, "x 1.0.0");
     new.runtime.shutdown(None).await;
     both.runtime.shutdown(None).await;
 }
 
-fn impatient() -> RuntimeOptions {
+fn two_attempts() -> RuntimeOptions {
     RuntimeOptions { max_attempts: 2, ..quick() }
 }
 
-async fn a_version_that_is_none_counts_as_unregistered(store: Store) {
+async fn a_version_that_is_not_semantic_counts_as_unregistered(store: TestStore) {
     let registry = orchestrations(&["1.0.0"]);
-    let node = NodeUnderTest::start(store.provider(), echo(), registry, impatient()).await;
+    let node = NodeUnderTest::start(store.provider(), echo(), registry, two_attempts()).await;
     node.client.start_orchestration_versioned("i", "Test", "the newest", "").await.unwrap();
     let details = node.failure_of("i").await;
     assert!(matches!(details, ErrorDetails::Poison { attempt_count: 3, max_attempts: 2, .. }), "{details:?}");
     node.runtime.shutdown(None).await;
 }
 
-async fn what_nobody_has_ends_as_poison(store: Store) {
+async fn work_without_a_handler_on_any_node_ends_as_poison(store: TestStore) {
     let registry = orchestrations(&["1.0.0"]);
     let node =
-        NodeUnderTest::start(store.provider(), ActivityRegistry::default(), registry, impatient()).await;
-    node.client.start_orchestration("i", "Nobody", "").await.unwrap();
+        NodeUnderTest::start(store.provider(), ActivityRegistry::default(), registry, two_attempts()).await;
+    node.client.start_orchestration("i", "Unregistered", "").await.unwrap();
     assert!(matches!(node.failure_of("i").await, ErrorDetails::Poison { .. }));
     node.client.start_orchestration("j", "Test", "").await.unwrap();
     node.committed("j").await;
@@ -115,15 +115,15 @@ async fn what_nobody_has_ends_as_poison(store: Store) {
     node.runtime.shutdown(None).await;
 }
 
-/// The numbers of a line about work that was given back.
-fn numbers(line: &Line) -> [f64; 4] {
+/// The numbers of a log line about abandoned work.
+fn numbers(line: &LogLine) -> [f64; 4] {
     ["attempt_count", "max_attempts", "remaining_attempts", "backoff_secs"]
         .map(|field| line.field(field).parse().unwrap())
 }
 
 #[tokio::test]
-async fn each_attempt_waits_longer_up_to_the_limit_and_is_told() {
-    let (lines, _listening) = LogLines::listen();
+async fn each_attempt_waits_longer_up_to_the_limit_and_is_logged() {
+    let (lines, _guard) = LogLines::capture();
     let options = RuntimeOptions {
         max_attempts: 5,
         unregistered_backoff: UnregisteredBackoffConfig {
@@ -134,7 +134,7 @@ async fn each_attempt_waits_longer_up_to_the_limit_and_is_told() {
     };
     let registry = orchestrations(&["1.0.0"]);
     let node = NodeUnderTest::start(memory(), ActivityRegistry::default(), registry, options).await;
-    node.client.start_orchestration("i", "Nobody", "").await.unwrap();
+    node.client.start_orchestration("i", "Unregistered", "").await.unwrap();
     node.failure_of("i").await;
     node.client.start_orchestration("j", "Test", "").await.unwrap();
     node.committed("j").await;
@@ -148,9 +148,9 @@ async fn each_attempt_waits_longer_up_to_the_limit_and_is_told() {
         [5.0, 5.0, 0.0, 0.01],
     ];
     for (what, instance) in [("Orchestration not registered", "i"), ("Activity not registered", "j")] {
-        let told = lines.saying(what);
-        assert_eq!(told.iter().map(numbers).collect::<Vec<_>>(), expected, "{what}");
-        for line in told {
+        let logged = lines.containing(what);
+        assert_eq!(logged.iter().map(numbers).collect::<Vec<_>>(), expected, "{what}");
+        for line in logged {
             assert_eq!((line.level, line.target.as_str()), (Level::WARN, "everturn::runtime"));
             assert_eq!(line.field("instance_id"), instance);
         }

@@ -1,4 +1,4 @@
-//! A provider that stores nothing: it notes what it was asked, and answers what the test told it.
+//! A provider that stores nothing: it records every call and returns what the test configured.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -13,39 +13,38 @@ use everturn::providers::{
 };
 use everturn::{Event, OrchestrationStatus, SystemStats};
 
-/// See the module.
 #[derive(Default)]
-pub(crate) struct NotingProvider {
-    pub(crate) asked: Mutex<Vec<&'static str>>,
+pub(crate) struct RecordingProvider {
+    pub(crate) calls: Mutex<Vec<&'static str>>,
     pub(crate) enqueued: Mutex<Vec<WorkItem>>,
     pub(crate) error: Mutex<Option<ProviderError>>,
     pub(crate) status: Mutex<Option<OrchestrationStatus>>,
     pub(crate) managed: bool,
-    /// Whether a history, a status or a key is waited for in vain.
+    /// Whether reads of a history, a status or a key never return.
     pub(crate) hangs: bool,
 }
 
-impl NotingProvider {
-    /// A provider whose every method fails so.
+impl RecordingProvider {
+    /// A provider whose methods all fail with this error.
     pub(crate) fn failing(error: ProviderError) -> Self {
         Self { error: Mutex::new(Some(error)), ..Self::default() }
     }
 
-    /// What it was asked since the last call.
-    pub(crate) fn take_asked(&self) -> Vec<&'static str> {
-        std::mem::take(&mut self.asked.lock().unwrap())
+    /// The methods called since the previous `take_calls`.
+    pub(crate) fn take_calls(&self) -> Vec<&'static str> {
+        std::mem::take(&mut self.calls.lock().unwrap())
     }
 
-    fn note<T>(&self, method: &'static str, answer: T) -> Result<T, ProviderError> {
-        self.asked.lock().unwrap().push(method);
+    fn record<T>(&self, method: &'static str, answer: T) -> Result<T, ProviderError> {
+        self.calls.lock().unwrap().push(method);
         self.error.lock().unwrap().clone().map_or(Ok(answer), Err)
     }
 }
 
 #[async_trait]
-impl Provider for NotingProvider {
+impl Provider for RecordingProvider {
     fn name(&self) -> &str {
-        "noting"
+        "recording"
     }
 
     fn version(&self) -> &str {
@@ -70,7 +69,7 @@ impl Provider for NotingProvider {
         _poll_timeout: Duration,
         _filter: Option<&DispatcherCapabilityFilter>,
     ) -> Result<Option<(OrchestrationItem, String, u32)>, ProviderError> {
-        self.note("fetch_orchestration_item", None)
+        self.record("fetch_orchestration_item", None)
     }
 
     async fn ack_orchestration_item(
@@ -83,7 +82,7 @@ impl Provider for NotingProvider {
         _metadata: ExecutionMetadata,
         _cancelled_activities: Vec<ScheduledActivityIdentifier>,
     ) -> Result<(), ProviderError> {
-        self.note("ack_orchestration_item", ())
+        self.record("ack_orchestration_item", ())
     }
 
     async fn abandon_orchestration_item(
@@ -92,14 +91,14 @@ impl Provider for NotingProvider {
         _delay: Option<Duration>,
         _ignore_attempt: bool,
     ) -> Result<(), ProviderError> {
-        self.note("abandon_orchestration_item", ())
+        self.record("abandon_orchestration_item", ())
     }
 
     async fn read(&self, _instance: &str) -> Result<Vec<Event>, ProviderError> {
         if self.hangs {
             std::future::pending::<()>().await;
         }
-        self.note("read", vec![])
+        self.record("read", vec![])
     }
 
     async fn read_with_execution(
@@ -107,7 +106,7 @@ impl Provider for NotingProvider {
         _instance: &str,
         _execution_id: u64,
     ) -> Result<Vec<Event>, ProviderError> {
-        self.note("read_with_execution", vec![])
+        self.record("read_with_execution", vec![])
     }
 
     async fn append_with_execution(
@@ -116,11 +115,11 @@ impl Provider for NotingProvider {
         _execution_id: u64,
         _new_events: Vec<Event>,
     ) -> Result<(), ProviderError> {
-        self.note("append_with_execution", ())
+        self.record("append_with_execution", ())
     }
 
     async fn enqueue_for_worker(&self, _item: WorkItem) -> Result<(), ProviderError> {
-        self.note("enqueue_for_worker", ())
+        self.record("enqueue_for_worker", ())
     }
 
     async fn fetch_work_item(
@@ -130,15 +129,15 @@ impl Provider for NotingProvider {
         _session: Option<&SessionFetchConfig>,
         _tag_filter: &TagFilter,
     ) -> Result<Option<(WorkItem, String, u32)>, ProviderError> {
-        self.note("fetch_work_item", None)
+        self.record("fetch_work_item", None)
     }
 
     async fn ack_work_item(&self, _token: &str, _completion: Option<WorkItem>) -> Result<(), ProviderError> {
-        self.note("ack_work_item", ())
+        self.record("ack_work_item", ())
     }
 
     async fn renew_work_item_lock(&self, _token: &str, _extend_for: Duration) -> Result<(), ProviderError> {
-        self.note("renew_work_item_lock", ())
+        self.record("renew_work_item_lock", ())
     }
 
     async fn renew_session_lock(
@@ -147,11 +146,11 @@ impl Provider for NotingProvider {
         _extend_for: Duration,
         _idle_timeout: Duration,
     ) -> Result<usize, ProviderError> {
-        self.note("renew_session_lock", 5)
+        self.record("renew_session_lock", 5)
     }
 
     async fn cleanup_orphaned_sessions(&self, _idle_timeout: Duration) -> Result<usize, ProviderError> {
-        self.note("cleanup_orphaned_sessions", 6)
+        self.record("cleanup_orphaned_sessions", 6)
     }
 
     async fn abandon_work_item(
@@ -160,7 +159,7 @@ impl Provider for NotingProvider {
         _delay: Option<Duration>,
         _ignore_attempt: bool,
     ) -> Result<(), ProviderError> {
-        self.note("abandon_work_item", ())
+        self.record("abandon_work_item", ())
     }
 
     async fn renew_orchestration_item_lock(
@@ -168,7 +167,7 @@ impl Provider for NotingProvider {
         _token: &str,
         _extend_for: Duration,
     ) -> Result<(), ProviderError> {
-        self.note("renew_orchestration_item_lock", ())
+        self.record("renew_orchestration_item_lock", ())
     }
 
     async fn enqueue_for_orchestrator(
@@ -176,7 +175,7 @@ impl Provider for NotingProvider {
         item: WorkItem,
         _delay: Option<Duration>,
     ) -> Result<(), ProviderError> {
-        self.note("enqueue_for_orchestrator", ())?;
+        self.record("enqueue_for_orchestrator", ())?;
         self.enqueued.lock().unwrap().push(item);
         Ok(())
     }
@@ -186,22 +185,22 @@ impl Provider for NotingProvider {
         _instance: &str,
         _last_seen_version: u64,
     ) -> Result<Option<(Option<String>, u64)>, ProviderError> {
-        self.note("get_custom_status", None)
+        self.record("get_custom_status", None)
     }
 
     async fn get_kv_value(&self, _instance: &str, _key: &str) -> Result<Option<String>, ProviderError> {
         if self.hangs {
             std::future::pending::<()>().await;
         }
-        self.note("get_kv_value", None)
+        self.record("get_kv_value", None)
     }
 
     async fn get_kv_all_values(&self, _instance: &str) -> Result<HashMap<String, String>, ProviderError> {
-        self.note("get_kv_all_values", HashMap::new())
+        self.record("get_kv_all_values", HashMap::new())
     }
 
     async fn get_instance_stats(&self, _instance: &str) -> Result<Option<SystemStats>, ProviderError> {
-        self.note("get_instance_stats", None)
+        self.record("get_instance_stats", None)
     }
 
     async fn fetch_turn(
@@ -211,15 +210,15 @@ impl Provider for NotingProvider {
         _filter: Option<&DispatcherCapabilityFilter>,
         _warm: Arc<dyn WarmView>,
     ) -> Result<Option<FetchedTurn>, ProviderError> {
-        self.note("fetch_turn", None)
+        self.record("fetch_turn", None)
     }
 
     async fn commit_turn(&self, _commit: &TurnCommit) -> Result<(), ProviderError> {
-        self.note("commit_turn", ())
+        self.record("commit_turn", ())
     }
 
     async fn renew_locks(&self, renewals: &[LockRenewal]) -> Vec<Result<(), ProviderError>> {
-        let answer = self.note("renew_locks", ());
+        let answer = self.record("renew_locks", ());
         renewals.iter().map(|_| answer.clone()).collect()
     }
 
@@ -228,11 +227,11 @@ impl Provider for NotingProvider {
             std::future::pending::<()>().await;
         }
         let status = self.status.lock().unwrap().clone();
-        self.note("read_status", status.unwrap_or(OrchestrationStatus::NotFound))
+        self.record("read_status", status.unwrap_or(OrchestrationStatus::NotFound))
     }
 
     fn watch_instance(&self, _instance: &str) -> InstanceWatch {
-        self.asked.lock().unwrap().push("watch_instance");
+        self.calls.lock().unwrap().push("watch_instance");
         InstanceWatch::polling()
     }
 
@@ -240,22 +239,22 @@ impl Provider for NotingProvider {
         &self,
         _instance: &str,
     ) -> Result<Option<(String, String)>, ProviderError> {
-        self.note("read_orchestration_name", None)
+        self.record("read_orchestration_name", None)
     }
 }
 
 #[async_trait]
-impl ProviderAdmin for NotingProvider {
+impl ProviderAdmin for RecordingProvider {
     async fn list_instances(&self) -> Result<Vec<String>, ProviderError> {
-        self.note("list_instances", vec![])
+        self.record("list_instances", vec![])
     }
 
     async fn list_instances_by_status(&self, _status: &str) -> Result<Vec<String>, ProviderError> {
-        self.note("list_instances_by_status", vec![])
+        self.record("list_instances_by_status", vec![])
     }
 
     async fn list_executions(&self, _instance: &str) -> Result<Vec<u64>, ProviderError> {
-        self.note("list_executions", vec![])
+        self.record("list_executions", vec![])
     }
 
     async fn read_history_with_execution_id(
@@ -263,15 +262,15 @@ impl ProviderAdmin for NotingProvider {
         _instance: &str,
         _execution_id: u64,
     ) -> Result<Vec<Event>, ProviderError> {
-        self.note("read_history_with_execution_id", vec![])
+        self.record("read_history_with_execution_id", vec![])
     }
 
     async fn read_history(&self, _instance: &str) -> Result<Vec<Event>, ProviderError> {
-        self.note("read_history", vec![])
+        self.record("read_history", vec![])
     }
 
     async fn latest_execution_id(&self, _instance: &str) -> Result<u64, ProviderError> {
-        self.note("latest_execution_id", 1)
+        self.record("latest_execution_id", 1)
     }
 
     async fn get_instance_info(&self, instance: &str) -> Result<InstanceInfo, ProviderError> {
@@ -287,19 +286,19 @@ impl ProviderAdmin for NotingProvider {
     }
 
     async fn get_system_metrics(&self) -> Result<SystemMetrics, ProviderError> {
-        self.note("get_system_metrics", SystemMetrics::default())
+        self.record("get_system_metrics", SystemMetrics::default())
     }
 
     async fn get_queue_depths(&self) -> Result<QueueDepths, ProviderError> {
-        self.note("get_queue_depths", QueueDepths::default())
+        self.record("get_queue_depths", QueueDepths::default())
     }
 
     async fn list_children(&self, _instance_id: &str) -> Result<Vec<String>, ProviderError> {
-        self.note("list_children", vec![])
+        self.record("list_children", vec![])
     }
 
     async fn get_parent_id(&self, _instance_id: &str) -> Result<Option<String>, ProviderError> {
-        self.note("get_parent_id", None)
+        self.record("get_parent_id", None)
     }
 
     async fn delete_instances_atomic(
@@ -307,14 +306,14 @@ impl ProviderAdmin for NotingProvider {
         _ids: &[String],
         _force: bool,
     ) -> Result<DeleteInstanceResult, ProviderError> {
-        self.note("delete_instances_atomic", DeleteInstanceResult::default())
+        self.record("delete_instances_atomic", DeleteInstanceResult::default())
     }
 
     async fn delete_instance_bulk(
         &self,
         _filter: InstanceFilter,
     ) -> Result<DeleteInstanceResult, ProviderError> {
-        self.note("delete_instance_bulk", DeleteInstanceResult::default())
+        self.record("delete_instance_bulk", DeleteInstanceResult::default())
     }
 
     async fn prune_executions(
@@ -322,7 +321,7 @@ impl ProviderAdmin for NotingProvider {
         _instance_id: &str,
         _options: PruneOptions,
     ) -> Result<PruneResult, ProviderError> {
-        self.note("prune_executions", PruneResult::default())
+        self.record("prune_executions", PruneResult::default())
     }
 
     async fn prune_executions_bulk(
@@ -330,6 +329,6 @@ impl ProviderAdmin for NotingProvider {
         _filter: InstanceFilter,
         _options: PruneOptions,
     ) -> Result<PruneResult, ProviderError> {
-        self.note("prune_executions_bulk", PruneResult::default())
+        self.record("prune_executions_bulk", PruneResult::default())
     }
 }
