@@ -13,7 +13,7 @@ use everturn::providers::{
 use everturn::runtime::observability::{MetricsProvider, ObservabilityConfig};
 use metrics_util::debugging::DebuggingRecorder;
 
-use crate::recording_provider::RecordingProvider;
+use crate::recording_store::RecordingStore;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -89,7 +89,7 @@ fn run(future: impl Future) {
 
 #[test]
 fn every_method_reaches_the_provider_inside() {
-    let inner = Arc::new(RecordingProvider::default());
+    let inner = Arc::new(RecordingStore::default());
     run(async {
         call_everything(inner.as_ref()).await;
         let direct = inner.take_calls();
@@ -102,7 +102,7 @@ fn every_method_reaches_the_provider_inside() {
 
 #[test]
 fn answers_come_back_unchanged() {
-    let store = InstrumentedProvider::new(Arc::new(RecordingProvider::default()), Some(counting()));
+    let store = InstrumentedProvider::new(Arc::new(RecordingStore::default()), Some(counting()));
     assert_eq!((store.name(), store.version()), ("recording", "9.9.9"));
     assert_eq!((store.payload_bytes_max(), store.now_ms()), (8, 77));
     assert!(store.as_management_capability().is_none());
@@ -118,7 +118,7 @@ fn answers_come_back_unchanged() {
 fn the_documented_operations_are_timed() {
     let recorder = DebuggingRecorder::new();
     let snapshotter = recorder.snapshotter();
-    let store = InstrumentedProvider::new(Arc::new(RecordingProvider::default()), Some(counting()));
+    let store = InstrumentedProvider::new(Arc::new(RecordingStore::default()), Some(counting()));
     metrics::with_local_recorder(&recorder, || run(call_everything(&store)));
     let mut operations: Vec<_> = snapshotter
         .snapshot()
@@ -148,7 +148,7 @@ fn errors_pass_through_and_are_counted() {
     let error = ProviderError::retryable("read", "deadlock");
     let metrics = counting();
     let store =
-        InstrumentedProvider::new(Arc::new(RecordingProvider::failing(error.clone())), Some(metrics.clone()));
+        InstrumentedProvider::new(Arc::new(RecordingStore::failing(error.clone())), Some(metrics.clone()));
     run(async { assert_eq!(store.read("i").await, Err(error)) });
     assert_eq!(metrics.snapshot().provider_errors, 1);
 }
