@@ -1,4 +1,4 @@
-//! Events: the lines of an execution's history, written once and never changed.
+//! Events: the records of an execution's history, written once and never changed.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::ErrorDetails;
 use crate::version::BUILD_VERSION;
 
-/// One line of an execution's history.
+/// One record of an execution's history.
 ///
 /// ```
 /// use everturn_core::{Event, EventKind};
@@ -48,7 +48,7 @@ impl Event {
         Self::stamped(event_id, instance_id, execution_id, source_event_id, system_time_ms(), kind)
     }
 
-    /// An event whose id is given later (it is 0 until then), stamped like [`Event::with_event_id`].
+    /// An event with id 0, for callers that assign the id later, stamped like [`Event::with_event_id`].
     pub fn new(
         instance_id: impl Into<String>,
         execution_id: u64,
@@ -58,7 +58,7 @@ impl Event {
         Self::with_event_id(0, instance_id, execution_id, source_event_id, kind)
     }
 
-    /// An event stamped with a time that is handed in. The engine makes events only this way.
+    /// An event stamped with the given time. The engine makes events only this way.
     pub fn stamped(
         event_id: u64,
         instance_id: impl Into<String>,
@@ -96,6 +96,53 @@ impl Event {
                 | EventKind::OrchestrationFailed { .. }
                 | EventKind::OrchestrationContinuedAsNew { .. }
         )
+    }
+
+    /// The event with every time that a clock gave it set to 0.
+    ///
+    /// Two turns that take the same decisions at different moments write events that are equal without their times.
+    /// The fire time of a [`TimerFired`](EventKind::TimerFired) event stays: it comes with the message.
+    ///
+    /// ```
+    /// use everturn_core::{Event, EventKind};
+    ///
+    /// let timer = |now_ms| Event::stamped(2, "order-42", 1, None, now_ms, EventKind::TimerCreated { fire_at_ms: now_ms + 5 });
+    /// assert_ne!(timer(1), timer(9));
+    /// assert_eq!(timer(1).without_times(), timer(9).without_times());
+    /// ```
+    #[must_use]
+    pub fn without_times(&self) -> Self {
+        let mut event = self.clone();
+        event.timestamp_ms = 0;
+        match &mut event.kind {
+            EventKind::TimerCreated { fire_at_ms } => *fire_at_ms = 0,
+            EventKind::KeyValueSet { last_updated_at_ms, .. } => *last_updated_at_ms = 0,
+            EventKind::OrchestrationStarted { .. }
+            | EventKind::OrchestrationCompleted { .. }
+            | EventKind::OrchestrationFailed { .. }
+            | EventKind::OrchestrationContinuedAsNew { .. }
+            | EventKind::OrchestrationCancelRequested { .. }
+            | EventKind::OrchestrationChained { .. }
+            | EventKind::ActivityScheduled { .. }
+            | EventKind::ActivityCompleted { .. }
+            | EventKind::ActivityFailed { .. }
+            | EventKind::ActivityCancelRequested { .. }
+            | EventKind::TimerFired { .. }
+            | EventKind::ExternalSubscribed { .. }
+            | EventKind::ExternalEvent { .. }
+            | EventKind::ExternalSubscribedCancelled { .. }
+            | EventKind::QueueSubscribed { .. }
+            | EventKind::QueueEventDelivered { .. }
+            | EventKind::QueueSubscriptionCancelled { .. }
+            | EventKind::SubOrchestrationScheduled { .. }
+            | EventKind::SubOrchestrationCompleted { .. }
+            | EventKind::SubOrchestrationFailed { .. }
+            | EventKind::SubOrchestrationCancelRequested { .. }
+            | EventKind::CustomStatusUpdated { .. }
+            | EventKind::KeyValueCleared { .. }
+            | EventKind::KeyValuesCleared => {}
+        }
+        event
     }
 }
 
@@ -255,7 +302,7 @@ pub enum EventKind {
         /// Input of the successor.
         input: String,
     },
-    /// Somebody asked for this instance to be cancelled.
+    /// A client or the parent asked to cancel this instance.
     OrchestrationCancelRequested {
         /// The reason given.
         reason: String,
