@@ -151,11 +151,12 @@ fn system_time_ms() -> u64 {
     u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// What happened. Schedule events are what the code asked for; the others answer them or came from outside.
+/// What happened. Schedule events record what the code asked for; the other events complete or cancel them, or come from
+/// clients and other instances.
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
 #[serde(tag = "type")]
 pub enum EventKind {
-    /// The execution began. Always event 1.
+    /// The execution started. Always event 1.
     OrchestrationStarted {
         /// Registered name of the orchestration.
         name: String,
@@ -222,7 +223,7 @@ pub enum EventKind {
         /// When it is due, by the provider's clock.
         fire_at_ms: u64,
     },
-    /// A durable timer came due.
+    /// A durable timer fired.
     TimerFired {
         /// When it was due.
         fire_at_ms: u64,
@@ -239,7 +240,7 @@ pub enum EventKind {
         /// Its payload.
         data: String,
     },
-    /// A wait for a positional signal was given up.
+    /// A wait for a positional signal was cancelled.
     ExternalSubscribedCancelled {
         /// Why.
         reason: String,
@@ -258,7 +259,7 @@ pub enum EventKind {
         /// Its payload.
         data: String,
     },
-    /// A wait for a queue message was given up; it consumed nothing.
+    /// A queue read was cancelled; it consumed no message.
     #[serde(rename = "ExternalSubscribedPersistentCancelled")]
     QueueSubscriptionCancelled {
         /// Why.
@@ -297,7 +298,7 @@ pub enum EventKind {
         /// Why it is no longer wanted.
         reason: String,
     },
-    /// The execution ended and a successor begins with this input.
+    /// The execution ended, and a successor starts with this input.
     OrchestrationContinuedAsNew {
         /// Input of the successor.
         input: String,

@@ -2,22 +2,22 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Bound waits: those without a signal by name, oldest first, and those that were given one.
+/// Recorded waits: those without a signal by name, oldest first, and the ids of those that got one.
 #[derive(Debug, Default)]
-pub(super) struct Waits {
-    open: BTreeMap<String, VecDeque<Wait>>,
+pub(super) struct SignalWaits {
+    open: BTreeMap<String, VecDeque<SignalWait>>,
     answered: BTreeSet<u64>,
 }
 
 #[derive(Debug)]
-struct Wait {
+struct SignalWait {
     event_id: u64,
     token: u64,
 }
 
-impl Waits {
+impl SignalWaits {
     pub(super) fn subscribe(&mut self, name: &str, event_id: u64, token: u64) {
-        self.open.entry(name.to_owned()).or_default().push_back(Wait { event_id, token });
+        self.open.entry(name.to_owned()).or_default().push_back(SignalWait { event_id, token });
     }
 
     /// The token of the wait that takes the next signal of this name.
@@ -31,12 +31,12 @@ impl Waits {
         Some(wait.token)
     }
 
-    /// Whether a wait was given its signal.
+    /// Whether a wait got its signal.
     pub(super) fn was_answered(&self, event_id: u64) -> bool {
         self.answered.contains(&event_id)
     }
 
-    /// Gives up a wait; the ones behind it move up. One that has its signal already stands in nobody's way.
+    /// Removes a wait; later waits on the same name move up. A wait that got its signal is not in the list any more.
     pub(super) fn cancel(&mut self, event_id: u64) {
         self.open.retain(|_, open| {
             open.retain(|wait| wait.event_id != event_id);

@@ -1,37 +1,37 @@
-//! Queued events: first in, first out, by name.
+//! Message queues of an instance: first in, first out, by name.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
-/// Unread messages and the reads that wait for them.
+/// Unread messages and the reads that have not returned.
 #[derive(Debug, Default)]
 pub(crate) struct Queues {
     by_name: BTreeMap<String, Queue>,
     /// All unread messages in order of arrival: (queue, data).
     unread: BTreeMap<u64, (String, String)>,
     next_arrival: u64,
-    /// The queue of each read that waits.
+    /// The queue of each read that has not returned, by token.
     queue_of: HashMap<u64, String>,
-    /// Reads that returned a message.
+    /// Schedule events of the reads that returned a message.
     returned: BTreeSet<u64>,
 }
 
 #[derive(Debug, Default)]
 struct Queue {
     /// Reads that have not returned, in the order they were bound; each reserves one message.
-    readers: Vec<Reader>,
+    readers: Vec<QueueReader>,
     /// Unread messages, oldest first.
     arrivals: VecDeque<u64>,
 }
 
 #[derive(Debug)]
-struct Reader {
+struct QueueReader {
     event_id: u64,
     token: u64,
 }
 
 impl Queues {
     pub(super) fn subscribe(&mut self, name: &str, event_id: u64, token: u64) {
-        self.by_name.entry(name.to_owned()).or_default().readers.push(Reader { event_id, token });
+        self.by_name.entry(name.to_owned()).or_default().readers.push(QueueReader { event_id, token });
         self.queue_of.insert(token, name.to_owned());
     }
 
@@ -42,7 +42,7 @@ impl Queues {
         self.by_name.entry(name.to_owned()).or_default().arrivals.push_back(arrival);
     }
 
-    /// The message that a read is entitled to: readers before it reserve the older ones.
+    /// Takes the message of a read. Earlier reads of the queue reserve the older messages.
     pub(super) fn read(&mut self, token: u64) -> Option<String> {
         let queue = self.by_name.get_mut(self.queue_of.get(&token)?)?;
         let position = queue.readers.iter().position(|reader| reader.token == token)?;
@@ -52,33 +52,33 @@ impl Queues {
         self.unread.remove(&arrival).map(|(_, data)| data)
     }
 
-    /// Gives up a read; it consumes nothing and the ones behind it move up.
+    /// Removes a read. It consumes no message, and later reads move up.
     pub(super) fn cancel(&mut self, event_id: u64) {
         let queue_of = &mut self.queue_of;
         for queue in self.by_name.values_mut() {
             queue.readers.retain(|reader| {
-                let stays = reader.event_id != event_id;
-                if !stays {
+                let keep = reader.event_id != event_id;
+                if !keep {
                     queue_of.remove(&reader.token);
                 }
-                stays
+                keep
             });
         }
     }
 
-    /// Whether a read returned a message, or has one waiting for it.
+    /// Whether a read returned a message, or a message is reserved for it.
     pub(super) fn was_answered(&self, event_id: u64) -> bool {
         let mut reserved =
             self.by_name.values().flat_map(|queue| queue.readers.iter().take(queue.arrivals.len()));
         self.returned.contains(&event_id) || reserved.any(|reader| reader.event_id == event_id)
     }
 
-    /// Whether some read has no message to return.
+    /// Whether a read has no message to return.
     pub(super) fn has_unsatisfied_reader(&self) -> bool {
         self.by_name.values().any(|queue| queue.readers.len() > queue.arrivals.len())
     }
 
-    /// Every message no read returned, in order of arrival.
+    /// Every message that no read returned, in order of arrival.
     pub(crate) fn unread(&self) -> impl Iterator<Item = &(String, String)> {
         self.unread.values()
     }

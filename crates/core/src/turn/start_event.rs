@@ -1,10 +1,10 @@
-//! What the start event says about an execution.
+//! The start event of an execution.
 
 use crate::{ErrorDetails, Event, EventKind, WorkItem};
 
-/// The facts of an `OrchestrationStarted` event that later turns need.
+/// The fields of an `OrchestrationStarted` event that later turns need.
 #[derive(Debug, Clone)]
-pub(super) struct Start {
+pub(super) struct StartEvent {
     pub(super) input: String,
     pub(super) parent_instance: Option<String>,
     pub(super) parent_id: Option<u64>,
@@ -12,7 +12,8 @@ pub(super) struct Start {
     pub(super) initial_custom_status: Option<String>,
 }
 
-impl Start {
+impl StartEvent {
+    /// `None` if `event` is no start event.
     pub(super) fn of(event: &Event) -> Option<Self> {
         match &event.kind {
             EventKind::OrchestrationStarted {
@@ -33,8 +34,8 @@ impl Start {
         }
     }
 
-    /// The message that tells the parent how its child ended. An execution id of 0 stands for "not recorded".
-    pub(super) fn notice(&self, result: Result<&str, &ErrorDetails>) -> Option<WorkItem> {
+    /// The message that tells the parent how its child ended. Execution id 0 means "not recorded".
+    pub(super) fn parent_notice(&self, result: Result<&str, &ErrorDetails>) -> Option<WorkItem> {
         let parent_instance = self.parent_instance.clone()?;
         let parent_id = self.parent_id?;
         let parent_execution_id = self.parent_execution_id.unwrap_or(0);
