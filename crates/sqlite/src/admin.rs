@@ -1,4 +1,4 @@
-//! The management side: looking at instances as a whole.
+//! The management verbs: listing, inspecting, deleting and pruning instances.
 
 use async_trait::async_trait;
 use everturn_core::Event;
@@ -9,10 +9,10 @@ use everturn_provider::management::{
 use everturn_provider::{ProviderAdmin, ProviderError};
 use rusqlite::{OptionalExtension, Row, params};
 
+use crate::clock_reading::unsigned;
 use crate::columns;
 use crate::delete::{self, DeleteBulk, DeleteInstances};
 use crate::history::stored_id;
-use crate::moment::unsigned;
 use crate::provider::SqliteProvider;
 use crate::prune::{PruneBulk, PruneExecutions};
 use crate::read;
@@ -222,16 +222,16 @@ fn not_found(operation: &str, instance: &str) -> ProviderError {
     ProviderError::not_found(operation, format!("instance {instance} not found"))
 }
 
-/// An id that is no text is listed as well as it can be: one damaged row must not hide the others.
+/// The instance id, with replacements if it is no text: one damaged row must not hide the others.
 fn listed(row: &Row<'_>) -> rusqlite::Result<String> {
     Ok(columns::text(row, 0)?.unwrap_or_default())
 }
 
 fn instance_info(row: &Row<'_>) -> rusqlite::Result<InstanceInfo> {
-    // The turn that made an execution the current one also made its row.
+    // The turn that made an execution the current one also inserted its row.
     let status = columns::name(row, 4)?;
     if !matches!(status.as_str(), "Completed" | "Failed") {
-        // Not told here, but whoever asks for the instance's status is not told that it is sound.
+        // Not part of the answer, but a running instance with a damaged custom status is reported as damaged.
         columns::nullable(row, 9)?;
     }
     Ok(InstanceInfo {

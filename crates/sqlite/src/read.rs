@@ -1,23 +1,23 @@
-//! Reads: histories, statuses and figures, without the writer.
+//! Reads: histories, statuses and statistics, without the writer.
 
 use everturn_core::{Event, EventKind, OrchestrationStatus, SystemStats};
 use everturn_provider::{ProviderError, status_of};
 use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, params};
 
+use crate::clock_reading::unsigned;
 use crate::columns;
 use crate::history;
-use crate::moment::unsigned;
 use crate::provider::SqliteProvider;
 
-/// Events read in one go: a page is read and decoded in a few milliseconds, and then others may run.
+/// Events per page: a page is read and decoded in a few milliseconds, then other tasks run.
 const PAGE_EVENTS: i64 = 512;
 /// Bytes after which a page ends earlier.
 const PAGE_BYTES: usize = 1024 * 1024;
-/// How often a history that shrinks under the reader is read again.
+/// How often a history that becomes shorter while it is read is read again.
 const REREADS: usize = 3;
 
 const SELECT_KEY: &str = "SELECT instance_key FROM instances WHERE instance_id = ?1";
-// Events outlive the loss of their execution's row.
+// Finds the events even if their execution's row is lost.
 const SELECT_LATEST: &str = "SELECT i.instance_key, coalesce((SELECT max(e.execution_id) FROM executions AS e \
      WHERE e.instance_key = i.instance_key), i.current_execution_id) FROM instances AS i WHERE i.instance_id = ?1";
 const SELECT_COUNT: &str = "SELECT event_count FROM executions WHERE instance_key = ?1 AND execution_id = ?2";
@@ -32,7 +32,7 @@ const SELECT_STATUS_EVENTS: &str = "SELECT h.event_id, h.event_data FROM executi
      WHERE e.instance_key = ?1 AND e.execution_id = ?2 ORDER BY h.event_id";
 const SELECT_ENDED: &str = "SELECT status IN ('Completed', 'Failed') FROM executions \
      WHERE instance_key = ?1 AND execution_id = ?2";
-// The turn that made an execution the current one also made its row.
+// The turn that made an execution the current one also inserted its row.
 const SELECT_CURRENT: &str = "SELECT e.status, i.orchestration_name, i.orchestration_version, i.parent_instance_id, \
      e.output FROM instances AS i LEFT JOIN executions AS e \
      ON e.instance_key = i.instance_key AND e.execution_id = i.current_execution_id \
@@ -62,12 +62,12 @@ pub(crate) fn latest(conn: &Connection, instance_id: &str) -> rusqlite::Result<O
 }
 
 /// Some events as they are stored, and whether there may be more.
-struct Page {
+struct EventPage {
     events: Vec<(i64, Vec<u8>)>,
     is_last: bool,
 }
 
-fn page(conn: &Connection, key: i64, execution_id: i64, after: i64) -> rusqlite::Result<Page> {
+fn page(conn: &Connection, key: i64, execution_id: i64, after: i64) -> rusqlite::Result<EventPage> {
     let mut select = conn.prepare_cached(SELECT_EVENTS)?;
     let mut rows = select.query(params![key, execution_id, after, PAGE_EVENTS])?;
     let mut events = Vec::new();
@@ -77,11 +77,11 @@ fn page(conn: &Connection, key: i64, execution_id: i64, after: i64) -> rusqlite:
         bytes += data.len();
         events.push((row.get(0)?, data));
         if bytes >= PAGE_BYTES {
-            return Ok(Page { events, is_last: false });
+            return Ok(EventPage { events, is_last: false });
         }
     }
     let is_last = i64::try_from(events.len()).is_ok_and(|read| read < PAGE_EVENTS);
-    Ok(Page { events, is_last })
+    Ok(EventPage { events, is_last })
 }
 
 /// The events of an execution, in order. A damaged or missing event is an error, never a shorter list.
@@ -104,7 +104,7 @@ pub(crate) async fn events(
         if events.len() >= expected {
             return Ok(events);
         }
-        // Deleted while it was read; or rows are lost.
+        // Events were deleted while they were read, or rows are lost.
         missing = expected - events.len();
     }
     Err(ProviderError::damaged("read", format!("{missing} events of execution {execution_id} are missing")))
@@ -143,7 +143,7 @@ fn decode(execution_id: i64, event_id: i64, data: &[u8]) -> Result<Event, Provid
     }
 }
 
-/// The same error, saying whose record it is about.
+/// The same error; damage names the instance.
 pub(crate) fn about(instance: &str, mut error: ProviderError) -> ProviderError {
     if error.is_damaged() {
         error.message = format!("instance {instance} is damaged: {}", error.message);
@@ -199,13 +199,13 @@ fn stored_status(conn: &Connection, instance: &str) -> rusqlite::Result<Option<(
         .optional()
 }
 
-/// Whether what is stored is wrong; otherwise the store could not read it this time.
+/// Whether stored data is damaged; otherwise the store failed for now.
 fn is_damage(error: &rusqlite::Error) -> bool {
     let code = error.sqlite_error_code();
     code.is_none_or(|code| matches!(code, ErrorCode::DatabaseCorrupt | ErrorCode::TypeMismatch))
 }
 
-/// Fails if the record of an instance cannot be read, or the row of its current execution is not there.
+/// Fails if the row of an instance is damaged, or the row of its current execution is missing.
 fn check_record(conn: &Connection, key: i64) -> rusqlite::Result<()> {
     let read = |row: &Row<'_>| {
         (0..3).try_for_each(|column| columns::name(row, column).map(drop))?;
@@ -215,7 +215,7 @@ fn check_record(conn: &Connection, key: i64) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Whether the newest execution of an instance should have events and has none. (To count them all would take too long.)
+/// Says whether the newest execution of an instance should have events and has none. Counting all would take too long.
 pub(crate) fn lost_history(conn: &Connection, instance_id: &str) -> rusqlite::Result<Option<String>> {
     let Some((key, execution_id)) = latest(conn, instance_id)? else { return Ok(None) };
     let lost = conn
@@ -250,7 +250,7 @@ pub(crate) async fn status(
                 .optional()?
                 .flatten()
                 == Some(1);
-            // What else cannot be read does not hide the result of the instance.
+            // Other damage does not hide the result of an ended instance.
             if !ended {
                 check_record(conn, key)?;
             }
@@ -270,13 +270,13 @@ pub(crate) async fn status(
         .iter()
         .map(|(event_id, data)| decode(execution_id, *event_id, data))
         .collect::<Result<Vec<_>, _>>()?;
-    let tells = |event: &Event| match event.kind {
+    let decides = |event: &Event| match event.kind {
         EventKind::OrchestrationStarted { .. } => !ended,
         EventKind::OrchestrationCompleted { .. } | EventKind::OrchestrationFailed { .. } => true,
         _ => false,
     };
-    if !few.iter().any(tells) {
-        // What the execution's row says of its events is not so, or there is no start yet: all of them tell.
+    if !few.iter().any(decides) {
+        // The execution's row names the wrong events, or there is no start yet: read all of them.
         few = events(provider, key, execution_id).await?;
     }
     Ok(status_of(&few, status, version))

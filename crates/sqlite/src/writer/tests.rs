@@ -5,26 +5,27 @@ use std::time::Duration;
 
 use everturn_core::{Event, EventKind, WorkItem};
 use everturn_provider::{
-    ExecutionMetadata, LentInstance, LockKind, ManualClock, ProviderError, Stamp, TagFilter, TurnCommit,
-    WarmView,
+    ExecutionMetadata, LentInstance, LockKind, LockRenewal, ManualClock, ProviderError, Stamp, TagFilter,
+    TurnCommit, WarmView,
 };
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
-use super::{Bounds, Inlet, Letter, Step, Writer};
-use crate::ack_orchestration_item::CommitTurn;
-use crate::ack_work_item::AckWorkItem;
-use crate::enqueue::{Activity, EnqueueForOrchestrator, EnqueueForWorker};
-use crate::fetch_orchestration_item::TurnAnswer;
-use crate::fetch_work_item::WorkAnswer;
-use crate::inbox::Message;
-use crate::locks::{RenewLocks, Renewal};
-use crate::mailbox::Mailbox;
-use crate::moment::Moment;
-use crate::operation::{Call, Failure, Order, Scope, Verb};
+use super::{BatchLimits, Writer, WriterShared, WriterStep};
+use crate::append::AppendActivity;
+use crate::clock_reading::ClockReading;
+use crate::command_queue::{Command, CommandQueue, CommandSource};
+use crate::commit_turn::CommitTurn;
+use crate::fetch_turns::TurnAnswer;
+use crate::fetch_work::WorkAnswer;
+use crate::operation::{BatchOrder, PendingOperation, Scope, Verb, VerbFailure};
 use crate::options::Synchronous;
-use crate::shared::Shared;
-use crate::waiters::{TurnWaiter, WorkWaiter};
+use crate::orchestrator_queue::StoredMessage;
+use crate::parked_fetches::{TurnFetch, WorkFetch};
+use crate::renew::RenewLocks;
+use crate::settle_work::EndWork;
+use crate::submit::Submit;
+use crate::worker_queue::StoredActivity;
 use crate::{pragmas, schema};
 
 /// How long workers hold an activity.
@@ -32,20 +33,20 @@ const LOCK: Duration = Duration::from_secs(30);
 
 type Answer<T> = oneshot::Receiver<Result<T, ProviderError>>;
 
-/// Letters that come while a batch is open, written down beforehand or made when they are asked for.
+/// Commands that come while a batch is open, made when the writer asks for them.
 #[derive(Default)]
 struct Script<'a> {
     opened: usize,
-    letters: VecDeque<Box<dyn FnOnce() -> Vec<Letter> + 'a>>,
+    commands: VecDeque<Box<dyn FnOnce() -> Vec<Command> + 'a>>,
 }
 
-impl Inlet for Script<'_> {
+impl CommandSource for Script<'_> {
     fn open(&mut self, _window: Duration) {
         self.opened += 1;
     }
 
-    fn next(&mut self) -> Option<Vec<Letter>> {
-        self.letters.pop_front().map(|letters| letters())
+    fn next(&mut self) -> Option<Vec<Command>> {
+        self.commands.pop_front().map(|commands| commands())
     }
 }
 
@@ -58,32 +59,34 @@ fn writer_and_clock(operations_max: usize) -> (Writer, Arc<ManualClock>) {
     let mut conn = Connection::open_in_memory().unwrap();
     pragmas::set_up_writer(&conn, false, Synchronous::Full).unwrap();
     schema::migrate(&mut conn).unwrap();
-    let bounds = Bounds { operations_max, payload_bytes_max: 1 << 20, busy_timeout: Duration::from_secs(1) };
+    let limits = BatchLimits { operations_max, payload_bytes_max: 1 << 20 };
     let clock = Arc::new(ManualClock::new(1_000_000));
-    let (mailbox, shared) = (Arc::new(Mailbox::default()), Arc::new(Shared::default()));
-    let writer = Writer::new(conn, false, Arc::clone(&clock) as _, mailbox, shared, bounds).unwrap();
+    let (commands, shared) = (Arc::new(CommandQueue::default()), Arc::new(WriterShared::default()));
+    let writer_clock = Arc::clone(&clock) as _;
+    let busy_timeout = Duration::from_secs(1);
+    let writer = Writer::new(conn, false, writer_clock, busy_timeout, commands, shared, limits).unwrap();
     (writer, clock)
 }
 
 fn call<V: Verb>(writer: &mut Writer, verb: V) -> Answer<V::Answer> {
     let (reply, answer) = oneshot::channel();
-    writer.accept(Letter::Call(Box::new(Call::new(verb, Some(reply)))));
+    writer.accept(Command::Run(Box::new(PendingOperation::new(verb, Some(reply)))));
     answer
 }
 
 fn drive(writer: &mut Writer) {
-    while writer.step(&mut Script::default()) == Step::Done {}
+    while writer.step(&mut Script::default()) == WriterStep::Done {}
 }
 
-/// Takes what came into the mailbox: hand-backs.
+/// Takes what came into the command queue: work that was returned unread.
 fn collect(writer: &mut Writer) -> usize {
-    let letters = writer.mailbox.take(Some(Duration::ZERO)).letters;
-    let count = letters.len();
-    letters.into_iter().for_each(|letter| writer.accept(letter));
+    let commands = writer.commands.take(Some(Duration::ZERO)).commands;
+    let count = commands.len();
+    commands.into_iter().for_each(|command| writer.accept(command));
     count
 }
 
-fn activity(id: u64, input_bytes: usize) -> EnqueueForWorker {
+fn activity(id: u64, input_bytes: usize) -> AppendActivity {
     let item = WorkItem::ActivityExecute {
         instance: "a".to_owned(),
         execution_id: 1,
@@ -93,14 +96,14 @@ fn activity(id: u64, input_bytes: usize) -> EnqueueForWorker {
         session_id: None,
         tag: None,
     };
-    EnqueueForWorker(Activity::encode("test", &item).unwrap())
+    AppendActivity(StoredActivity::encode("test", &item).unwrap())
 }
 
-fn message(item: &WorkItem) -> EnqueueForOrchestrator {
-    EnqueueForOrchestrator { message: Message::encode("test", item).unwrap(), delay: None }
+fn message(item: &WorkItem) -> Submit {
+    Submit { message: StoredMessage::encode("test", item).unwrap(), delay: None }
 }
 
-fn start() -> EnqueueForOrchestrator {
+fn start() -> Submit {
     message(&WorkItem::StartOrchestration {
         instance: "a".to_owned(),
         orchestration: "order".to_owned(),
@@ -113,7 +116,7 @@ fn start() -> EnqueueForOrchestrator {
     })
 }
 
-fn signal() -> EnqueueForOrchestrator {
+fn signal() -> Submit {
     message(&WorkItem::ExternalRaised {
         instance: "a".to_owned(),
         name: "go".to_owned(),
@@ -124,7 +127,7 @@ fn signal() -> EnqueueForOrchestrator {
 fn turn_waiter(writer: &mut Writer, id: u64, warm: Option<Arc<dyn WarmView>>) -> Answer<Option<TurnAnswer>> {
     let (reply, answer) = oneshot::channel();
     let lock_timeout = Duration::from_secs(30);
-    writer.accept(Letter::FetchTurn(TurnWaiter { id, once: false, lock_timeout, range: None, warm, reply }));
+    writer.accept(Command::FetchTurn(TurnFetch { id, once: false, lock_timeout, range: None, warm, reply }));
     answer
 }
 
@@ -132,7 +135,7 @@ fn work_waiter(writer: &mut Writer, id: u64) -> Answer<Option<WorkAnswer>> {
     let (reply, answer) = oneshot::channel();
     let lock_timeout = LOCK;
     let tags = TagFilter::DefaultOnly;
-    writer.accept(Letter::FetchWork(WorkWaiter {
+    writer.accept(Command::FetchWork(WorkFetch {
         id,
         once: false,
         lock_timeout,
@@ -143,7 +146,7 @@ fn work_waiter(writer: &mut Writer, id: u64) -> Answer<Option<WorkAnswer>> {
     answer
 }
 
-fn commit(answer: &TurnAnswer, event_id: u64, now: Moment) -> CommitTurn {
+fn commit(answer: &TurnAnswer, event_id: u64, now: ClockReading) -> CommitTurn {
     let kind = EventKind::ExternalEvent { name: "go".to_owned(), data: String::new() };
     let activity = WorkItem::ActivityExecute {
         instance: "a".to_owned(),
@@ -189,7 +192,7 @@ fn warm_up(writer: &mut Writer) {
     drive(writer);
     started.try_recv().unwrap().unwrap();
     let mut answer = turn.try_recv().unwrap().unwrap().unwrap();
-    let now = writer.now();
+    let now = writer.db.now();
     let mut committed = call(writer, commit(&answer, 1, now));
     drive(writer);
     committed.try_recv().unwrap().unwrap();
@@ -204,14 +207,14 @@ fn commits(writer: &Writer) -> u64 {
 }
 
 fn queued(writer: &Writer) -> i64 {
-    writer.conn.query_row("SELECT count(*) FROM worker_queue", [], |row| row.get(0)).unwrap()
+    writer.db.conn.query_row("SELECT count(*) FROM worker_queue", [], |row| row.get(0)).unwrap()
 }
 
 #[test]
 fn a_full_disk_in_the_middle_of_a_batch_hurts_only_who_needs_the_space() {
     let mut writer = writer(512);
-    let pages: i64 = writer.conn.query_row("PRAGMA page_count", [], |row| row.get(0)).unwrap();
-    writer.conn.pragma_update(None, "max_page_count", pages + 20).unwrap();
+    let pages: i64 = writer.db.conn.query_row("PRAGMA page_count", [], |row| row.get(0)).unwrap();
+    writer.db.conn.pragma_update(None, "max_page_count", pages + 20).unwrap();
     let mut small = call(&mut writer, activity(1, 10));
     let mut large = call(&mut writer, activity(2, 400_000));
     let mut other = call(&mut writer, activity(3, 10));
@@ -221,9 +224,9 @@ fn a_full_disk_in_the_middle_of_a_batch_hurts_only_who_needs_the_space() {
     let refused = large.try_recv().unwrap().unwrap_err();
     assert!(refused.is_retryable(), "{refused}");
     assert_eq!(queued(&writer), 2);
-    assert!(writer.conn.is_autocommit());
+    assert!(writer.db.conn.is_autocommit());
 
-    writer.conn.pragma_update(None, "max_page_count", pages + 2_000).unwrap();
+    writer.db.conn.pragma_update(None, "max_page_count", pages + 2_000).unwrap();
     let mut again = call(&mut writer, activity(2, 400_000));
     drive(&mut writer);
     again.try_recv().unwrap().unwrap();
@@ -234,8 +237,8 @@ fn a_full_disk_in_the_middle_of_a_batch_hurts_only_who_needs_the_space() {
 fn a_lost_batch_answers_nobody_with_what_it_had_assigned() {
     let mut writer = writer(512);
     let mut waiting = work_waiter(&mut writer, 7);
-    let pages: i64 = writer.conn.query_row("PRAGMA page_count", [], |row| row.get(0)).unwrap();
-    writer.conn.pragma_update(None, "max_page_count", pages + 20).unwrap();
+    let pages: i64 = writer.db.conn.query_row("PRAGMA page_count", [], |row| row.get(0)).unwrap();
+    writer.db.conn.pragma_update(None, "max_page_count", pages + 20).unwrap();
     let small = call(&mut writer, activity(1, 10));
     let large = call(&mut writer, activity(2, 400_000));
     drive(&mut writer);
@@ -243,7 +246,7 @@ fn a_lost_batch_answers_nobody_with_what_it_had_assigned() {
     // The activity of the first operation was assigned once, in a transaction that was committed.
     let answer = waiting.try_recv().unwrap().unwrap().unwrap();
     let token: String =
-        writer.conn.query_row("SELECT lock_token FROM worker_queue", [], |row| row.get(0)).unwrap();
+        writer.db.conn.query_row("SELECT lock_token FROM worker_queue", [], |row| row.get(0)).unwrap();
     assert_eq!(answer.work.token, token);
 }
 
@@ -251,15 +254,15 @@ fn a_lost_batch_answers_nobody_with_what_it_had_assigned() {
 fn an_early_turn_its_commit_and_the_next_activity_share_one_commit() {
     let mut writer = writer(512);
     warm_up(&mut writer);
-    writer.sync = Duration::from_millis(1);
+    writer.db.set_commit_time(Duration::from_millis(1));
     let mut turn = turn_waiter(&mut writer, 10, Some(Arc::new(AlwaysWarm)));
     let mut work = work_waiter(&mut writer, 11);
     let mut signalled = call(&mut writer, signal());
     let before = commits(&writer);
-    let now = writer.now();
+    let now = writer.db.now();
     let mut committed = None;
     let mut script = Script::default();
-    script.letters.push_back(Box::new(|| {
+    script.commands.push_back(Box::new(|| {
         // Nothing is durable yet, and only the turn has begun.
         assert!(signalled.try_recv().is_err() && work.try_recv().is_err());
         let mut answer = turn.try_recv().unwrap().unwrap().unwrap();
@@ -267,9 +270,9 @@ fn an_early_turn_its_commit_and_the_next_activity_share_one_commit() {
         answer.guard.disarm();
         let (reply, receiver) = oneshot::channel();
         committed = Some(receiver);
-        vec![Letter::Call(Box::new(Call::new(commit(&answer, 2, now), Some(reply))))]
+        vec![Command::Run(Box::new(PendingOperation::new(commit(&answer, 2, now), Some(reply))))]
     }));
-    assert_eq!(writer.step(&mut script), Step::Done);
+    assert_eq!(writer.step(&mut script), WriterStep::Done);
     assert_eq!(script.opened, 1);
     drop(script);
     assert_eq!(commits(&writer) - before, 1);
@@ -281,11 +284,11 @@ fn an_early_turn_its_commit_and_the_next_activity_share_one_commit() {
 #[test]
 fn a_cold_turn_is_answered_only_after_the_commit() {
     let mut writer = writer(512);
-    writer.sync = Duration::from_millis(1);
+    writer.db.set_commit_time(Duration::from_millis(1));
     let mut turn = turn_waiter(&mut writer, 1, Some(Arc::new(AlwaysWarm)));
     let _started = call(&mut writer, start());
     let mut script = Script::default();
-    script.letters.push_back(Box::new(Vec::new));
+    script.commands.push_back(Box::new(Vec::new));
     writer.step(&mut script);
     assert_eq!(script.opened, 0, "nothing began early");
     let answer = turn.try_recv().unwrap().unwrap().unwrap();
@@ -296,19 +299,19 @@ fn a_cold_turn_is_answered_only_after_the_commit() {
 fn an_early_turn_of_a_lost_batch_cannot_commit() {
     let mut writer = writer(512);
     warm_up(&mut writer);
-    writer.sync = Duration::from_millis(1);
+    writer.db.set_commit_time(Duration::from_millis(1));
     let mut turn = turn_waiter(&mut writer, 10, Some(Arc::new(AlwaysWarm)));
     let _signalled = call(&mut writer, signal());
-    let pages: i64 = writer.conn.query_row("PRAGMA page_count", [], |row| row.get(0)).unwrap();
-    writer.conn.pragma_update(None, "max_page_count", pages + 20).unwrap();
+    let pages: i64 = writer.db.conn.query_row("PRAGMA page_count", [], |row| row.get(0)).unwrap();
+    writer.db.conn.pragma_update(None, "max_page_count", pages + 20).unwrap();
     let mut script = Script::default();
-    script
-        .letters
-        .push_back(Box::new(|| vec![Letter::Call(Box::new(Call::new(activity(9, 400_000), None)))]));
+    script.commands.push_back(Box::new(|| {
+        vec![Command::Run(Box::new(PendingOperation::new(activity(9, 400_000), None)))]
+    }));
     writer.step(&mut script);
     drop(script);
     let mut answer = turn.try_recv().unwrap().unwrap().unwrap();
-    let now = writer.now();
+    let now = writer.db.now();
     let mut committed = call(&mut writer, commit(&answer, 2, now));
     answer.guard.disarm();
     drive(&mut writer);
@@ -317,8 +320,11 @@ fn an_early_turn_of_a_lost_batch_cannot_commit() {
     let mut again = turn_waiter(&mut writer, 12, None);
     drive(&mut writer);
     assert!(again.try_recv().unwrap().unwrap().is_some());
-    let attempts: i64 =
-        writer.conn.query_row("SELECT attempt_count FROM orchestrator_queue", [], |row| row.get(0)).unwrap();
+    let attempts: i64 = writer
+        .db
+        .conn
+        .query_row("SELECT attempt_count FROM orchestrator_queue", [], |row| row.get(0))
+        .unwrap();
     assert_eq!(attempts, 1);
 }
 
@@ -331,13 +337,13 @@ fn an_instance_is_not_offered_again_in_the_batch_that_ended_its_turn() {
     drive(&mut writer);
     let mut answer = turn.try_recv().unwrap().unwrap().unwrap();
     answer.guard.disarm();
-    // A second message waits under the lock; the commit and a new waiter come together.
+    // A second message waits under the lock; the commit and a new fetch come together.
     let _late = call(&mut writer, signal());
     drive(&mut writer);
-    let now = writer.now();
+    let now = writer.db.now();
     let mut committed = call(&mut writer, commit(&answer, 2, now));
     let mut next = turn_waiter(&mut writer, 11, None);
-    assert_eq!(writer.step(&mut Script::default()), Step::Done);
+    assert_eq!(writer.step(&mut Script::default()), WriterStep::Done);
     committed.try_recv().unwrap().unwrap();
     assert!(next.try_recv().is_err(), "not in the same batch");
     assert_eq!(writer.next_wake(), Some(Duration::ZERO), "but in the next");
@@ -355,6 +361,7 @@ fn an_answer_dropped_unread_is_handed_back_with_its_attempt() {
     assert_eq!(collect(&mut writer), 1);
     drive(&mut writer);
     let (attempts, ready): (i64, bool) = writer
+        .db
         .conn
         .query_row("SELECT attempt_count, ready FROM worker_queue", [], |row| Ok((row.get(0)?, row.get(1)?)))
         .unwrap();
@@ -363,7 +370,7 @@ fn an_answer_dropped_unread_is_handed_back_with_its_attempt() {
 
 /// While it is out, every write fails.
 fn set_store_out(writer: &Writer, out: bool) {
-    writer.conn.pragma_update(None, "query_only", out).unwrap();
+    writer.db.conn.pragma_update(None, "query_only", out).unwrap();
 }
 
 #[test]
@@ -383,7 +390,7 @@ fn what_is_handed_back_while_the_store_is_out_is_free_when_it_is_back() {
     drive(&mut writer);
     next.try_recv().unwrap().unwrap().expect("nobody holds it any more");
     let attempts: i64 =
-        writer.conn.query_row("SELECT attempt_count FROM worker_queue", [], |row| row.get(0)).unwrap();
+        writer.db.conn.query_row("SELECT attempt_count FROM worker_queue", [], |row| row.get(0)).unwrap();
     assert_eq!(attempts, 1);
 }
 
@@ -393,9 +400,9 @@ struct Slow(Arc<ManualClock>, Duration);
 impl Verb for Slow {
     type Answer = ();
     const NAME: &'static str = "slow";
-    const ORDER: Order = Order::Newcomer;
+    const ORDER: BatchOrder = BatchOrder::NewWork;
 
-    fn run(&self, _scope: &mut Scope<'_>) -> Result<(), Failure> {
+    fn run(&self, _scope: &mut Scope<'_>) -> Result<(), VerbFailure> {
         Ok(())
     }
 
@@ -410,19 +417,19 @@ fn work_whose_lock_is_half_spent_is_handed_out_although_the_batch_that_renews_it
     let mut waiting = work_waiter(&mut writer, 1);
     let _queued = call(&mut writer, activity(1, 10));
     let _slow = call(&mut writer, Slow(Arc::clone(&clock), LOCK * 2 / 3));
-    assert_eq!(writer.step(&mut Script::default()), Step::Done);
+    assert_eq!(writer.step(&mut Script::default()), WriterStep::Done);
     assert!(waiting.try_recv().is_err(), "its lock is renewed first");
     set_store_out(&writer, true);
-    assert_eq!(writer.step(&mut Script::default()), Step::Done);
+    assert_eq!(writer.step(&mut Script::default()), WriterStep::Done);
     assert!(waiting.try_recv().is_err());
-    assert_eq!(writer.step(&mut Script::default()), Step::Idle, "the store is left alone for a moment");
+    assert_eq!(writer.step(&mut Script::default()), WriterStep::Idle, "the store is left alone for a moment");
     set_store_out(&writer, false);
     writer.tick();
     drive(&mut writer);
     let answer = waiting.try_recv().unwrap().unwrap().unwrap();
     clock.advance(LOCK * 2 / 3);
-    let now = writer.now();
-    let ack = AckWorkItem::encode(&answer.work.token, None, now).unwrap();
+    let now = writer.db.now();
+    let ack = EndWork::encode(&answer.work.token, None, now).unwrap();
     let mut acked = call(&mut writer, ack);
     drive(&mut writer);
     acked.try_recv().unwrap().expect("the lock counts from its renewal on");
@@ -434,13 +441,13 @@ fn work_whose_lock_has_aged_unnoticed_is_renewed_before_it_is_handed_out() {
     let mut waiting = work_waiter(&mut writer, 1);
     let _queued = call(&mut writer, activity(1, 10));
     let _slow = call(&mut writer, Slow(Arc::clone(&clock), Duration::from_secs(1)));
-    assert_eq!(writer.step(&mut Script::default()), Step::Done);
+    assert_eq!(writer.step(&mut Script::default()), WriterStep::Done);
     assert!(waiting.try_recv().is_err());
     drive(&mut writer);
     let answer = waiting.try_recv().unwrap().unwrap().unwrap();
     // Whoever has it counts from now on.
     clock.advance(LOCK - Duration::from_millis(100));
-    let ack = AckWorkItem::encode(&answer.work.token, None, writer.now()).unwrap();
+    let ack = EndWork::encode(&answer.work.token, None, writer.db.now()).unwrap();
     let mut acked = call(&mut writer, ack);
     drive(&mut writer);
     acked.try_recv().unwrap().unwrap();
@@ -452,9 +459,9 @@ struct EndsTransaction;
 impl Verb for EndsTransaction {
     type Answer = ();
     const NAME: &'static str = "ends_transaction";
-    const ORDER: Order = Order::Newcomer;
+    const ORDER: BatchOrder = BatchOrder::NewWork;
 
-    fn run(&self, scope: &mut Scope<'_>) -> Result<(), Failure> {
+    fn run(&self, scope: &mut Scope<'_>) -> Result<(), VerbFailure> {
         scope.conn.execute_batch("ROLLBACK")?;
         Ok(())
     }
@@ -478,9 +485,9 @@ struct Panics;
 impl Verb for Panics {
     type Answer = ();
     const NAME: &'static str = "panics";
-    const ORDER: Order = Order::Newcomer;
+    const ORDER: BatchOrder = BatchOrder::NewWork;
 
-    fn run(&self, scope: &mut Scope<'_>) -> Result<(), Failure> {
+    fn run(&self, scope: &mut Scope<'_>) -> Result<(), VerbFailure> {
         scope.conn.execute("DELETE FROM worker_queue", [])?;
         panic!("on purpose");
     }
@@ -509,9 +516,9 @@ struct RefusedLate;
 impl Verb for RefusedLate {
     type Answer = ();
     const NAME: &'static str = "refused_late";
-    const ORDER: Order = Order::Newcomer;
+    const ORDER: BatchOrder = BatchOrder::NewWork;
 
-    fn run(&self, scope: &mut Scope<'_>) -> Result<(), Failure> {
+    fn run(&self, scope: &mut Scope<'_>) -> Result<(), VerbFailure> {
         scope.conn.execute("DELETE FROM worker_queue", [])?;
         Err(ProviderError::permanent("", "no").into())
     }
@@ -536,10 +543,10 @@ fn a_full_batch_leaves_the_rest_for_the_next_and_serves_waiters_between() {
     let mut writer = writer(2);
     let mut answers: Vec<_> = (1..=5).map(|id| call(&mut writer, activity(id, 10))).collect();
     let mut waiting = work_waiter(&mut writer, 1);
-    assert_eq!(writer.step(&mut Script::default()), Step::Done);
+    assert_eq!(writer.step(&mut Script::default()), WriterStep::Done);
     assert_eq!(answers.iter_mut().filter_map(|answer| answer.try_recv().ok()).count(), 2);
     assert!(waiting.try_recv().is_err());
-    assert_eq!(writer.step(&mut Script::default()), Step::Done);
+    assert_eq!(writer.step(&mut Script::default()), WriterStep::Done);
     assert!(waiting.try_recv().unwrap().unwrap().is_some(), "served before more operations");
     drive(&mut writer);
     assert_eq!(queued(&writer), 5);
@@ -554,7 +561,7 @@ fn an_idle_writer_sleeps_until_it_is_needed() {
     drive(&mut writer);
     assert!(writer.next_wake().unwrap() > Duration::from_millis(100));
     drop(waiting);
-    writer.accept(Letter::Withdraw(1));
+    writer.accept(Command::CancelFetch(1));
     assert_eq!(writer.next_wake(), None);
 }
 
@@ -567,12 +574,12 @@ fn a_renewal_made_in_time_holds_however_late_it_is_worked_off() {
     let held = holder.try_recv().unwrap().unwrap().unwrap();
     let mut other = work_waiter(&mut writer, 2);
     drive(&mut writer);
-    let renewal = Renewal {
+    let renewal = LockRenewal {
         kind: LockKind::WorkItem,
         token: held.work.token.clone(),
         extend_for: Duration::from_millis(held.work.lock_ms),
     };
-    let called = writer.now();
+    let called = writer.db.now();
     let mut renewed = call(&mut writer, RenewLocks { renewals: vec![renewal], called });
     // A sync that lasts longer than the lock: the call waits meanwhile.
     clock.advance(Duration::from_millis(held.work.lock_ms + 1_000));
@@ -592,7 +599,7 @@ fn with_waiters(writer: &mut Writer) -> (Answer<Option<TurnAnswer>>, Answer<Opti
 fn the_writer_wakes_for_a_message_that_becomes_visible() {
     let mut writer = writer(512);
     let delay = Duration::from_millis(300);
-    let _sent = call(&mut writer, EnqueueForOrchestrator { delay: Some(delay), ..start() });
+    let _sent = call(&mut writer, Submit { delay: Some(delay), ..start() });
     let _waiters = with_waiters(&mut writer);
     assert_eq!(writer.next_wake(), Some(delay));
 }

@@ -1,20 +1,20 @@
-//! `abandon_orchestration_item`: the lock goes, the messages come again.
+//! `abandon_orchestration_item`: the lock is released, the messages are delivered again.
 
 use std::time::Duration;
 
 use rusqlite::params;
 
-use crate::inbox;
+use crate::clock_reading::ClockReading;
 use crate::locks::{self, row_of, unknown_token};
-use crate::moment::Moment;
-use crate::operation::{Failure, Order, Scope, Verb};
+use crate::operation::{BatchOrder, Scope, Verb, VerbFailure};
+use crate::orchestrator_queue;
 
 /// Releases an instance whose turn was not committed.
 pub(crate) struct AbandonTurn {
     pub(crate) lock_token: String,
     pub(crate) delay: Option<Duration>,
     pub(crate) ignore_attempt: bool,
-    pub(crate) called: Moment,
+    pub(crate) called: ClockReading,
 }
 
 const UNTAG: &str = "UPDATE orchestrator_queue SET tagged = 0, visible_at_ms = ?2, \
@@ -25,9 +25,9 @@ const UNLOCK: &str = "UPDATE instances SET lock_token = NULL, locked_until_ms = 
 impl Verb for AbandonTurn {
     type Answer = ();
     const NAME: &'static str = "abandon_orchestration_item";
-    const ORDER: Order = Order::Holder;
+    const ORDER: BatchOrder = BatchOrder::LockHolder;
 
-    fn run(&self, scope: &mut Scope<'_>) -> Result<(), Failure> {
+    fn run(&self, scope: &mut Scope<'_>) -> Result<(), VerbFailure> {
         let token = &self.lock_token;
         let key = row_of(token).ok_or_else(|| unknown_token(token))?;
         let stored = locks::instance_lock(scope, key)?.ok_or_else(|| unknown_token(token))?;
@@ -40,14 +40,14 @@ impl Verb for AbandonTurn {
     }
 }
 
-/// Clears the lock of an instance and gives its messages back.
+/// Clears the lock of an instance; its messages become visible again.
 pub(crate) fn release(
     scope: &mut Scope<'_>,
     key: i64,
     visible_at_ms: i64,
     ignore_attempt: bool,
-) -> Result<(), Failure> {
+) -> Result<(), VerbFailure> {
     scope.conn.prepare_cached(UNTAG)?.execute(params![key, visible_at_ms, i64::from(ignore_attempt)])?;
     scope.conn.prepare_cached(UNLOCK)?.execute([key])?;
-    inbox::refresh(scope, key)
+    orchestrator_queue::refresh(scope, key)
 }

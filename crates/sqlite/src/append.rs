@@ -1,47 +1,48 @@
-//! `append_with_execution`: events without a turn, for tests and tools.
+//! Raw appends for tests and tools: events without a turn, activities without a turn.
 
 use everturn_core::Event;
 use everturn_provider::ProviderError;
 use rusqlite::{OptionalExtension, params};
 
-use crate::history::{self, Delta, stored_id};
-use crate::inbox;
-use crate::operation::{Failure, Order, Scope, Verb};
+use crate::history::{self, HistoryDelta, stored_id};
+use crate::operation::{BatchOrder, Scope, Verb, VerbFailure};
+use crate::orchestrator_queue;
+use crate::worker_queue::StoredActivity;
 
 /// Appends events to an execution.
-pub(crate) struct Append {
+pub(crate) struct AppendEvents {
     instance_id: String,
     execution_id: i64,
-    delta: Delta,
+    delta: HistoryDelta,
 }
 
-impl Append {
+impl AppendEvents {
     pub(crate) fn encode(instance: &str, execution_id: u64, events: &[Event]) -> Result<Self, ProviderError> {
         Ok(Self {
             instance_id: instance.to_owned(),
             execution_id: stored_id(Self::NAME, "execution id", execution_id)?,
-            delta: Delta::encode(Self::NAME, events)?,
+            delta: HistoryDelta::encode(Self::NAME, events)?,
         })
     }
 }
 
 const SELECT_KEY: &str = "SELECT instance_key FROM instances WHERE instance_id = ?1";
 const INSERT_ROW: &str = "INSERT INTO instances (instance_id) VALUES (?1)";
-// What is in memory was not built on these events.
+// A new stamp: an instance in memory was not built on these events.
 const NOTE_APPENDED: &str =
     "UPDATE instances SET turn_stamp = ?2, startable = startable OR ?3 WHERE instance_key = ?1";
 
-impl Verb for Append {
+impl Verb for AppendEvents {
     type Answer = ();
     const NAME: &'static str = "append_with_execution";
-    const ORDER: Order = Order::Newcomer;
+    const ORDER: BatchOrder = BatchOrder::NewWork;
     const WRITES_BEFORE_REFUSAL: bool = true;
 
     fn payload_bytes(&self) -> usize {
         self.delta.bytes()
     }
 
-    fn run(&self, scope: &mut Scope<'_>) -> Result<(), Failure> {
+    fn run(&self, scope: &mut Scope<'_>) -> Result<(), VerbFailure> {
         let conn = scope.conn;
         let found: Option<i64> =
             conn.prepare_cached(SELECT_KEY)?.query_row([&self.instance_id], |row| row.get(0)).optional()?;
@@ -56,7 +57,7 @@ impl Verb for Append {
         let stamp = i64::from_le_bytes(first_half(scope.clock.random_u128()));
         let starts = self.delta.has_start() && self.execution_id == 1;
         conn.prepare_cached(NOTE_APPENDED)?.execute(params![key, stamp, starts])?;
-        inbox::refresh(scope, key)?;
+        orchestrator_queue::refresh(scope, key)?;
         scope.effects.touched.push(self.instance_id.clone());
         Ok(())
     }
@@ -65,4 +66,21 @@ impl Verb for Append {
 fn first_half(random: u128) -> [u8; 8] {
     let [a, b, c, d, e, f, g, h, ..] = random.to_le_bytes();
     [a, b, c, d, e, f, g, h]
+}
+
+/// Puts an activity into the worker queue.
+pub(crate) struct AppendActivity(pub(crate) StoredActivity);
+
+impl Verb for AppendActivity {
+    type Answer = ();
+    const NAME: &'static str = "enqueue_for_worker";
+    const ORDER: BatchOrder = BatchOrder::NewWork;
+
+    fn payload_bytes(&self) -> usize {
+        self.0.bytes()
+    }
+
+    fn run(&self, scope: &mut Scope<'_>) -> Result<(), VerbFailure> {
+        self.0.insert(scope)
+    }
 }

@@ -1,52 +1,50 @@
-//! `ack_orchestration_item` and `commit_turn`: everything a turn decided, whole or not at all.
+//! `commit_turn`: everything that a turn decided, in one transaction.
 
-use everturn_core::{Bug, Event, EventKind, WorkItem, planted};
+use everturn_core::{Event, EventKind};
 use everturn_provider::{
     CheckIn, ExecutionMetadata, ProviderError, ScheduledActivityIdentifier, Stamp, TurnCommit,
 };
 use rusqlite::{OptionalExtension, params};
 
+use crate::clock_reading::ClockReading;
 use crate::columns;
-use crate::enqueue::Activity;
-use crate::history::{self, Delta};
-use crate::inbox::{self, Message};
+use crate::history::{self, HistoryDelta};
 use crate::kv::{self, KvChange};
 use crate::locks::{self, StoredLock, row_of, unknown_token};
-use crate::moment::Moment;
-use crate::operation::{Failure, Order, Scope, Verb};
+use crate::operation::{BatchOrder, Scope, Verb, VerbFailure};
+use crate::orchestrator_queue::{self, StoredMessage};
+use crate::worker_queue::StoredActivity;
 
-/// A turn, encoded.
+/// A turn as it is stored.
 pub(crate) struct CommitTurn {
     lock_token: String,
     execution_id: i64,
-    delta: Delta,
+    delta: HistoryDelta,
     kv_changes: Vec<KvChange>,
     custom_status: Option<Option<String>>,
-    activities: Vec<Activity>,
-    messages: Vec<Message>,
+    activities: Vec<StoredActivity>,
+    messages: Vec<StoredMessage>,
     metadata: ExecutionMetadata,
     cancelled: Vec<(String, i64, i64)>,
     base: Option<Stamp>,
     stamp: Stamp,
     check_in: Option<CheckIn>,
     payload_bytes: usize,
-    called: Moment,
+    called: ClockReading,
 }
 
 impl CommitTurn {
-    /// Encodes a turn; refuses what does not belong where it was put.
-    pub(crate) fn encode(commit: &TurnCommit, called: Moment) -> Result<Self, ProviderError> {
+    /// Encodes a turn; refuses items that do not belong into their queue.
+    pub(crate) fn encode(commit: &TurnCommit, called: ClockReading) -> Result<Self, ProviderError> {
         let operation = <Self as Verb>::NAME;
-        let delta = Delta::encode(operation, &commit.history_delta)?;
+        let delta = HistoryDelta::encode(operation, &commit.history_delta)?;
         check_status(operation, commit.metadata.status.as_deref())?;
-        let activities: Vec<Activity> = commit
-            .worker_items
-            .iter()
-            .map(|item| Activity::encode(operation, item))
-            .collect::<Result<_, _>>()?;
-        let messages = encode_messages(operation, &commit.orchestrator_items)?;
+        let activities = commit.worker_items.iter().map(|item| StoredActivity::encode(operation, item));
+        let activities = activities.collect::<Result<Vec<_>, _>>()?;
+        let messages = commit.orchestrator_items.iter().map(|item| StoredMessage::encode(operation, item));
+        let messages = messages.collect::<Result<Vec<_>, _>>()?;
         let payload_bytes = delta.bytes()
-            + activities.iter().map(Activity::bytes).sum::<usize>()
+            + activities.iter().map(StoredActivity::bytes).sum::<usize>()
             + messages.iter().map(|message| message.work_item.len()).sum::<usize>();
         Ok(Self {
             lock_token: commit.lock_token.clone(),
@@ -74,10 +72,6 @@ fn check_status(operation: &str, status: Option<&str>) -> Result<(), ProviderErr
     }
 }
 
-fn encode_messages(operation: &str, items: &[WorkItem]) -> Result<Vec<Message>, ProviderError> {
-    items.iter().map(|item| Message::encode(operation, item)).collect()
-}
-
 fn last_custom_status(events: &[Event]) -> Option<Option<String>> {
     events.iter().rev().find_map(|event| match &event.kind {
         EventKind::CustomStatusUpdated { status } => Some(status.clone()),
@@ -85,7 +79,7 @@ fn last_custom_status(events: &[Event]) -> Option<Option<String>> {
     })
 }
 
-/// An identity that does not fit into the table names no row.
+/// The identity as it is stored; an identity that does not fit into the table has no row.
 fn stored_identity(activity: &ScheduledActivityIdentifier) -> Option<(String, i64, i64)> {
     let execution_id = i64::try_from(activity.execution_id).ok()?;
     let activity_id = i64::try_from(activity.activity_id).ok()?;
@@ -114,7 +108,8 @@ const CREATE_AND_RELEASE: &str = "UPDATE instances SET orchestration_name = ?6, 
      turn_stamp = ?2, updated_at_ms = ?3, \
      lock_token = NULL, locked_until_ms = NULL, lock_ms = NULL, ready_seq = ?5 WHERE instance_key = ?1";
 
-struct Instance {
+/// The instance row, as far as a commit needs it.
+struct CommittedInstance {
     id: String,
     lock: StoredLock,
     stamp: Option<i64>,
@@ -125,13 +120,13 @@ struct Instance {
 impl Verb for CommitTurn {
     type Answer = ();
     const NAME: &'static str = "ack_orchestration_item";
-    const ORDER: Order = Order::Holder;
+    const ORDER: BatchOrder = BatchOrder::LockHolder;
 
     fn payload_bytes(&self) -> usize {
         self.payload_bytes
     }
 
-    fn run(&self, scope: &mut Scope<'_>) -> Result<(), Failure> {
+    fn run(&self, scope: &mut Scope<'_>) -> Result<(), VerbFailure> {
         let token = &self.lock_token;
         let key = row_of(token).ok_or_else(|| unknown_token(token))?;
         let instance = find(scope, key)?.ok_or_else(|| unknown_token(token))?;
@@ -148,12 +143,9 @@ impl Verb for CommitTurn {
         history::check_new(scope.conn, key, self.execution_id, &self.delta)?;
         scope.conn.prepare_cached(DELETE_TAGGED)?.execute([key])?;
         self.write_execution(scope, key)?;
-        if planted(Bug::SplitCommit) {
-            scope.conn.execute_batch("COMMIT; BEGIN IMMEDIATE")?;
-        }
         self.write_queues(scope)?;
         let names = self.names();
-        // From the first event of the first execution on, messages need no start among them.
+        // Once the first execution has a start event, messages need no start message among them.
         let startable =
             instance.startable || names.is_some() || (self.delta.has_start() && self.execution_id == 1);
         let oldest: Option<i64> = if startable {
@@ -193,7 +185,7 @@ impl Verb for CommitTurn {
         }
         scope.effects.turns |= oldest.is_some();
         if !startable {
-            inbox::refresh(scope, key)?;
+            orchestrator_queue::refresh(scope, key)?;
         }
         scope.effects.ended_turns.insert(key);
         scope.effects.released.push(token.clone());
@@ -211,7 +203,7 @@ impl Verb for CommitTurn {
 }
 
 impl CommitTurn {
-    /// Whether somebody who watches the instance could see a difference: most turns only go on.
+    /// Whether a client that watches the instance could see a difference. Most turns change nothing that clients see.
     fn is_visible(&self) -> bool {
         self.metadata.status.is_some()
             || self.delta.has_outcome()
@@ -219,12 +211,12 @@ impl CommitTurn {
             || !self.kv_changes.is_empty()
     }
 
-    /// The name and version it gives the instance.
+    /// The name and version that the turn gives the instance.
     fn names(&self) -> Option<(&str, &str)> {
         self.metadata.orchestration_name.as_deref().zip(self.metadata.orchestration_version.as_deref())
     }
 
-    fn write_execution(&self, scope: &Scope<'_>, key: i64) -> Result<(), Failure> {
+    fn write_execution(&self, scope: &Scope<'_>, key: i64) -> Result<(), VerbFailure> {
         let conn = scope.conn;
         let pin = self.metadata.pinned_engine_version.as_ref().map(ToString::to_string);
         history::append(conn, key, self.execution_id, scope.now.wall_ms, &self.delta, pin)?;
@@ -247,7 +239,7 @@ impl CommitTurn {
         Ok(())
     }
 
-    fn write_queues(&self, scope: &mut Scope<'_>) -> Result<(), Failure> {
+    fn write_queues(&self, scope: &mut Scope<'_>) -> Result<(), VerbFailure> {
         for activity in &self.activities {
             activity.insert(scope)?;
         }
@@ -257,18 +249,18 @@ impl CommitTurn {
             scope.effects.removed |= removed > 0;
         }
         for message in &self.messages {
-            inbox::insert(scope, message, message.fire_at_ms)?;
+            orchestrator_queue::insert(scope, message, message.fire_at_ms)?;
         }
         Ok(())
     }
 }
 
-fn find(scope: &Scope<'_>, key: i64) -> Result<Option<Instance>, Failure> {
+fn find(scope: &Scope<'_>, key: i64) -> Result<Option<CommittedInstance>, VerbFailure> {
     Ok(scope
         .conn
         .prepare_cached(SELECT_INSTANCE)?
         .query_row([key], |row| {
-            Ok(Instance {
+            Ok(CommittedInstance {
                 id: columns::text(row, 0)?.unwrap_or_default(),
                 lock: StoredLock::of(row, 1)?,
                 stamp: row.get(3)?,
