@@ -1,7 +1,6 @@
-//! `abandon_orchestration_item`: the lock is released, the messages are delivered again.
+//! `abandon_turn`: the lock is released, the messages are delivered again.
 
-use std::time::Duration;
-
+use everturn_provider::store::TurnAbandon;
 use rusqlite::params;
 
 use crate::clock_reading::ClockReading;
@@ -11,9 +10,7 @@ use crate::orchestrator_queue;
 
 /// Releases an instance whose turn was not committed.
 pub(crate) struct AbandonTurn {
-    pub(crate) lock_token: String,
-    pub(crate) delay: Option<Duration>,
-    pub(crate) ignore_attempt: bool,
+    pub(crate) abandon: TurnAbandon,
     pub(crate) called: ClockReading,
 }
 
@@ -24,17 +21,17 @@ const UNLOCK: &str = "UPDATE instances SET lock_token = NULL, locked_until_ms = 
 
 impl Verb for AbandonTurn {
     type Answer = ();
-    const NAME: &'static str = "abandon_orchestration_item";
+    const NAME: &'static str = "abandon_turn";
     const ORDER: BatchOrder = BatchOrder::LockHolder;
 
     fn run(&self, scope: &mut Scope<'_>) -> Result<(), VerbFailure> {
-        let token = &self.lock_token;
+        let token = &self.abandon.lock_token;
         let key = row_of(token).ok_or_else(|| unknown_token(token))?;
         let stored = locks::instance_lock(scope, key)?.ok_or_else(|| unknown_token(token))?;
         locks::check(scope, &stored, token, self.called)?;
-        let visible_at_ms =
-            self.delay.filter(|delay| !delay.is_zero()).map_or(0, |d| scope.now.wall_after(d));
-        release(scope, key, visible_at_ms, self.ignore_attempt)?;
+        let delay = self.abandon.delay.filter(|delay| !delay.is_zero());
+        let visible_at_ms = delay.map_or(0, |delay| scope.now.wall_after(delay));
+        release(scope, key, visible_at_ms, self.abandon.ignore_attempt)?;
         scope.effects.released.push(token.clone());
         Ok(())
     }

@@ -1,11 +1,12 @@
 //! The management verbs: listing, inspecting, deleting and pruning instances.
 
 use async_trait::async_trait;
-use everturn_core::Event;
+use everturn_core::{Event, ExecutionStatus};
 use everturn_provider::management::{
     DeleteInstanceResult, ExecutionInfo, InstanceFilter, InstanceInfo, InstanceTree, PruneOptions,
     PruneResult, QueueDepths, SystemMetrics,
 };
+use everturn_provider::store::ExecutionRead;
 use everturn_provider::{ProviderAdmin, ProviderError};
 use rusqlite::{OptionalExtension, Row, params};
 
@@ -77,11 +78,11 @@ impl ProviderAdmin for SqliteProvider {
         instance: &str,
         execution_id: u64,
     ) -> Result<Vec<Event>, ProviderError> {
-        read::history_of(self, instance, execution_id).await
+        read::execution(self, &ExecutionRead::of(instance, execution_id)).await
     }
 
     async fn read_history(&self, instance: &str) -> Result<Vec<Event>, ProviderError> {
-        read::latest_history(self, instance).await
+        read::execution(self, &ExecutionRead::latest(instance)).await
     }
 
     async fn latest_execution_id(&self, instance: &str) -> Result<u64, ProviderError> {
@@ -230,7 +231,7 @@ fn listed(row: &Row<'_>) -> rusqlite::Result<String> {
 fn instance_info(row: &Row<'_>) -> rusqlite::Result<InstanceInfo> {
     // The turn that made an execution the current one also inserted its row.
     let status = columns::name(row, 4)?;
-    if !matches!(status.as_str(), "Completed" | "Failed") {
+    if !ExecutionStatus::from_name(&status).is_some_and(ExecutionStatus::is_terminal) {
         // Not part of the answer, but a running instance with a damaged custom status is reported as damaged.
         columns::nullable(row, 9)?;
     }

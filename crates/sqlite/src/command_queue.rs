@@ -9,7 +9,7 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::error::SqliteError;
 use crate::operation::Operation;
-use crate::parked_fetches::{TurnFetch, WorkFetch};
+use crate::parked_fetches::{ParkedTurnFetch, ParkedWorkFetch};
 
 /// How long the writer polls an empty queue before it sleeps.
 const AWAKE: Duration = Duration::from_micros(60);
@@ -22,9 +22,9 @@ pub(crate) enum Command {
     /// Run an operation in the next batch.
     Run(Box<dyn Operation>),
     /// Park a dispatcher's fetch until an instance is ready for it.
-    FetchTurn(TurnFetch),
+    FetchTurn(ParkedTurnFetch),
     /// Park a worker's fetch until an activity is ready for it.
-    FetchWork(WorkFetch),
+    FetchWork(ParkedWorkFetch),
     /// Forget the parked fetch with this id: it timed out, or its caller dropped it.
     CancelFetch(u64),
     /// The clock was moved: look at everything again.

@@ -1,9 +1,10 @@
 //! `commit_turn`: everything that a turn decided, in one transaction.
 
-use everturn_core::{Event, EventKind};
-use everturn_provider::{
-    CheckIn, ExecutionMetadata, ProviderError, ScheduledActivityIdentifier, Stamp, TurnCommit,
-};
+use std::time::Duration;
+
+use everturn_core::{Event, EventKind, ExecutionStatus};
+use everturn_provider::store::{CheckIn, ExecutionUpdate, Stamp, TurnCommit};
+use everturn_provider::{Clock, ProviderError, ScheduledActivityIdentifier};
 use rusqlite::{OptionalExtension, params};
 
 use crate::clock_reading::ClockReading;
@@ -23,8 +24,9 @@ pub(crate) struct CommitTurn {
     kv_changes: Vec<KvChange>,
     custom_status: Option<Option<String>>,
     activities: Vec<StoredActivity>,
-    messages: Vec<StoredMessage>,
-    metadata: ExecutionMetadata,
+    /// Each with how long it stays invisible; a timer becomes visible at its fire time.
+    messages: Vec<(StoredMessage, Option<Duration>)>,
+    update: ExecutionUpdate,
     cancelled: Vec<(String, i64, i64)>,
     base: Option<Stamp>,
     stamp: Stamp,
@@ -35,17 +37,19 @@ pub(crate) struct CommitTurn {
 
 impl CommitTurn {
     /// Encodes a turn; refuses items that do not belong into their queue.
-    pub(crate) fn encode(commit: &TurnCommit, called: ClockReading) -> Result<Self, ProviderError> {
+    pub(crate) fn encode(commit: &TurnCommit, clock: &dyn Clock) -> Result<Self, ProviderError> {
         let operation = <Self as Verb>::NAME;
         let delta = HistoryDelta::encode(operation, &commit.history_delta)?;
-        check_status(operation, commit.metadata.status.as_deref())?;
-        let activities = commit.worker_items.iter().map(|item| StoredActivity::encode(operation, item));
+        let activities = commit.worker_items.iter().map(|work| StoredActivity::encode(operation, &work.item));
         let activities = activities.collect::<Result<Vec<_>, _>>()?;
-        let messages = commit.orchestrator_items.iter().map(|item| StoredMessage::encode(operation, item));
-        let messages = messages.collect::<Result<Vec<_>, _>>()?;
+        let messages = commit
+            .orchestrator_items
+            .iter()
+            .map(|message| Ok((StoredMessage::encode(operation, &message.item)?, message.delay)))
+            .collect::<Result<Vec<_>, ProviderError>>()?;
         let payload_bytes = delta.bytes()
             + activities.iter().map(StoredActivity::bytes).sum::<usize>()
-            + messages.iter().map(|message| message.work_item.len()).sum::<usize>();
+            + messages.iter().map(|(message, _)| message.work_item.len()).sum::<usize>();
         Ok(Self {
             lock_token: commit.lock_token.clone(),
             execution_id: history::stored_id(operation, "execution id", commit.execution_id)?,
@@ -54,22 +58,19 @@ impl CommitTurn {
             delta,
             activities,
             messages,
-            metadata: commit.metadata.clone(),
+            update: commit.update.clone(),
             cancelled: commit.cancelled_activities.iter().filter_map(stored_identity).collect(),
             base: commit.base,
-            stamp: commit.stamp,
+            stamp: commit.stamp.unwrap_or_else(|| drawn_stamp(clock)),
             check_in: commit.check_in.clone(),
             payload_bytes,
-            called,
+            called: ClockReading::of(clock),
         })
     }
 }
 
-fn check_status(operation: &str, status: Option<&str>) -> Result<(), ProviderError> {
-    match status {
-        None | Some("Running" | "Completed" | "Failed" | "ContinuedAsNew") => Ok(()),
-        Some(other) => Err(ProviderError::permanent(operation, format!("{other} is not a status"))),
-    }
+fn drawn_stamp(clock: &dyn Clock) -> Stamp {
+    Stamp(u64::try_from(clock.random_u128() >> 64).unwrap_or(0))
 }
 
 fn last_custom_status(events: &[Event]) -> Option<Option<String>> {
@@ -119,7 +120,7 @@ struct CommittedInstance {
 
 impl Verb for CommitTurn {
     type Answer = ();
-    const NAME: &'static str = "ack_orchestration_item";
+    const NAME: &'static str = "commit_turn";
     const ORDER: BatchOrder = BatchOrder::LockHolder;
 
     fn payload_bytes(&self) -> usize {
@@ -157,7 +158,7 @@ impl Verb for CommitTurn {
         let now_ms = scope.now.wall_ms;
         match names {
             Some((name, version)) if !instance.created => {
-                let parent = &self.metadata.parent_instance_id;
+                let parent = &self.update.parent_instance_id;
                 scope.conn.prepare_cached(CREATE_AND_RELEASE)?.execute(params![
                     key,
                     stamp,
@@ -205,7 +206,7 @@ impl Verb for CommitTurn {
 impl CommitTurn {
     /// Whether a client that watches the instance could see a difference. Most turns change nothing that clients see.
     fn is_visible(&self) -> bool {
-        self.metadata.status.is_some()
+        self.update.status.is_some()
             || self.delta.has_outcome()
             || self.custom_status.is_some()
             || !self.kv_changes.is_empty()
@@ -213,26 +214,26 @@ impl CommitTurn {
 
     /// The name and version that the turn gives the instance.
     fn names(&self) -> Option<(&str, &str)> {
-        self.metadata.orchestration_name.as_deref().zip(self.metadata.orchestration_version.as_deref())
+        self.update.orchestration_name.as_deref().zip(self.update.orchestration_version.as_deref())
     }
 
     fn write_execution(&self, scope: &Scope<'_>, key: i64) -> Result<(), VerbFailure> {
         let conn = scope.conn;
-        let pin = self.metadata.pinned_engine_version.as_ref().map(ToString::to_string);
+        let pin = self.update.pinned_engine_version.as_ref().map(ToString::to_string);
         history::append(conn, key, self.execution_id, scope.now.wall_ms, &self.delta, pin)?;
         if let Some(status) = &self.custom_status {
             conn.prepare_cached(SET_CUSTOM_STATUS)?.execute(params![key, status])?;
         }
         kv::apply(conn, key, &self.kv_changes)?;
-        if let Some(status) = self.metadata.status.as_deref() {
+        if let Some(status) = self.update.status {
             conn.prepare_cached(END_EXECUTION)?.execute(params![
                 key,
                 self.execution_id,
-                status,
-                self.metadata.output,
+                status.as_str(),
+                self.update.output,
                 scope.now.wall_ms
             ])?;
-            if status != "Running" {
+            if status != ExecutionStatus::Running {
                 kv::merge(conn, key)?;
             }
         }
@@ -248,8 +249,9 @@ impl CommitTurn {
             let removed = cancel.execute(params![instance_id, execution_id, activity_id])?;
             scope.effects.removed |= removed > 0;
         }
-        for message in &self.messages {
-            orchestrator_queue::insert(scope, message, message.fire_at_ms)?;
+        for (message, delay) in &self.messages {
+            let visible_at_ms = message.fire_at_ms.or_else(|| delay.map(|delay| scope.now.wall_after(delay)));
+            orchestrator_queue::insert(scope, message, visible_at_ms)?;
         }
         Ok(())
     }

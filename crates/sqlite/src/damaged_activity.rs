@@ -76,7 +76,7 @@ const ROW_NAMES_EXISTING: &str =
 
 impl Verb for RemoveDamagedActivity {
     type Answer = DamageOutcome;
-    const NAME: &'static str = "fetch_work_item";
+    const NAME: &'static str = "fetch_work";
     const ORDER: BatchOrder = BatchOrder::LockHolder;
     const WRITES_BEFORE_REFUSAL: bool = true;
 

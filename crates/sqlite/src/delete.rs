@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use everturn_core::ExecutionStatus;
 use everturn_provider::ProviderError;
 use everturn_provider::management::{DeleteInstanceResult, InstanceFilter};
 use rusqlite::{Connection, OptionalExtension, params};
@@ -130,8 +131,8 @@ pub(crate) fn children(conn: &Connection, parent: &str) -> rusqlite::Result<Vec<
 
 /// Whether the instance has not ended: one that continued as new goes on.
 fn is_under_way(conn: &Connection, id: &str) -> Result<bool, VerbFailure> {
-    let status = find(conn, id)?.and_then(|(_, status)| status);
-    Ok(matches!(status.as_deref(), Some("Running" | "ContinuedAsNew")))
+    let status = find(conn, id)?.and_then(|(_, status)| ExecutionStatus::from_name(&status?));
+    Ok(status.is_some_and(|status| !status.is_terminal()))
 }
 
 fn find(conn: &Connection, id: &str) -> Result<Option<(i64, Option<String>)>, VerbFailure> {

@@ -1,14 +1,11 @@
 //! `fetch_turns`: the writer locks an instance and tags its messages; the fetch then reads the history and decodes.
 
 use std::pin::pin;
-use std::sync::Arc;
 use std::time::Duration;
 
 use everturn_core::{Event, EventKind, WorkItem};
-use everturn_provider::{
-    DispatcherCapabilityFilter, FetchedTurn, LentInstance, LockKind, OrchestrationItem, ProviderError, Stamp,
-    WarmView,
-};
+use everturn_provider::store::{FetchedTurn, LentInstance, LockKind, LockRenewal, Renewal, Stamp, TurnFetch};
+use everturn_provider::{OrchestrationItem, ProviderError};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Row, params};
 use semver::Version;
@@ -20,9 +17,10 @@ use crate::kv;
 use crate::locks::{self, new_token, row_of};
 use crate::operation::{Scope, VerbFailure};
 use crate::orchestrator_queue;
-use crate::parked_fetches::TurnFetch;
+use crate::parked_fetches::ParkedTurnFetch;
 use crate::provider::SqliteProvider;
 use crate::read;
+use crate::renew::Renew;
 use crate::return_unread::UnreadGuard;
 
 /// A ready instance.
@@ -148,7 +146,7 @@ fn candidate(row: &Row<'_>) -> rusqlite::Result<Candidate> {
 pub(crate) fn assign(
     scope: &mut Scope<'_>,
     candidate: &Candidate,
-    fetch: &TurnFetch,
+    fetch: &ParkedTurnFetch,
 ) -> Result<Option<AssignedTurn>, VerbFailure> {
     let key = candidate.key;
     if !candidate.is_named {
@@ -203,59 +201,66 @@ pub(crate) fn assign(
 /// Parks a fetch in the writer, then reads and decodes what it was assigned.
 pub(crate) async fn fetch(
     provider: &SqliteProvider,
-    lock_timeout: Duration,
-    poll_timeout: Duration,
-    filter: Option<&DispatcherCapabilityFilter>,
-    warm: Option<Arc<dyn WarmView>>,
-) -> Result<Option<FetchedTurn>, ProviderError> {
-    let range = match filter {
+    fetch: &TurnFetch,
+) -> Result<Vec<FetchedTurn>, ProviderError> {
+    let range = match &fetch.filter {
         None => None,
         Some(filter) => match filter.supported_engine_versions.first() {
             Some(range) => Some(range.clone()),
             None => {
                 // No version is supported: no instance fits.
-                tokio::time::sleep(poll_timeout).await;
-                return Ok(None);
+                tokio::time::sleep(fetch.poll_timeout).await;
+                return Ok(Vec::new());
             }
         },
     };
+    let (lock_timeout, warm) = (fetch.lock_timeout, fetch.warm.clone());
     let answer = provider
-        .wait_for(poll_timeout, |id, once, reply| {
-            Command::FetchTurn(TurnFetch { id, once, lock_timeout, range, warm, reply })
+        .park::<ParkedTurnFetch>(fetch.poll_timeout, |id, once, reply| {
+            Command::FetchTurn(ParkedTurnFetch { id, once, lock_timeout, range, warm, reply })
         })
         .await?;
-    let Some(TurnAnswer { turn, mut guard }) = answer else { return Ok(None) };
-    let token = turn.token.clone();
-    let fetched = within_lock(provider, &token, lock_timeout, complete(provider, turn)).await?;
+    let Some(TurnAnswer { turn, mut guard }) = answer else { return Ok(Vec::new()) };
+    let (token, locked_at) = (turn.token.clone(), turn.at);
+    let completing = complete(provider, turn);
+    let (mut fetched, renewed_at) = within_lock(provider, &token, lock_timeout, completing).await?;
+    fetched.lock_left = locks::left(renewed_at.unwrap_or(locked_at), provider.now(), lock_timeout);
     guard.disarm();
-    Ok(Some(fetched))
+    Ok(vec![fetched])
 }
 
 /// The shortest pause between two renewals, however short the lock is.
 const RENEWAL_MIN: Duration = Duration::from_millis(10);
 
-/// Renews the lock while a long history is read: the caller counts the whole lock from the answer on. If the renewal is
-/// refused, the commit of the turn will be too.
+/// Renews the lock while a long history is read, and returns when that was last done. If a renewal is refused, the commit
+/// of the turn will be too.
 async fn within_lock<T>(
     provider: &SqliteProvider,
     token: &str,
     lock_timeout: Duration,
     read: impl Future<Output = Result<T, ProviderError>>,
-) -> Result<T, ProviderError> {
-    let renew = || provider.renew_one(LockKind::Orchestration, token, lock_timeout);
-    let mut counts_from = provider.now();
+) -> Result<(T, Option<ClockReading>), ProviderError> {
+    let renew = || {
+        let token = token.to_owned();
+        let lock = LockRenewal { kind: LockKind::Orchestration, token, extend_for: lock_timeout };
+        provider.call(Renew { renewal: Renewal::of_locks(vec![lock]), called: provider.now() })
+    };
+    let began = provider.now();
+    let mut renewed_at = None;
     let mut read = pin!(read);
     loop {
         tokio::select! {
             biased;
             outcome = &mut read => {
-                if locks::has_aged(counts_from, provider.now(), length_ms(lock_timeout)) {
+                let now = provider.now();
+                if locks::has_aged(renewed_at.unwrap_or(began), now, length_ms(lock_timeout)) {
+                    renewed_at = Some(now);
                     drop(renew().await);
                 }
-                return outcome;
+                return outcome.map(|outcome| (outcome, renewed_at));
             }
             () = tokio::time::sleep((lock_timeout / 3).max(RENEWAL_MIN)) => {
-                counts_from = provider.now();
+                renewed_at = Some(provider.now());
                 drop(renew().await);
             }
         }
@@ -289,7 +294,7 @@ async fn complete(provider: &SqliteProvider, turn: AssignedTurn) -> Result<Fetch
             read::check_custom_status(conn, key)?;
             kv::snapshot(conn, key)
         };
-        match provider.read_with("fetch_orchestration_item", read).await {
+        match provider.read_with("fetch_turns", read).await {
             Ok(snapshot) => kv_snapshot = snapshot,
             Err(error) if error.is_damaged() => {
                 let message =
@@ -330,7 +335,10 @@ async fn complete(provider: &SqliteProvider, turn: AssignedTurn) -> Result<Fetch
         history_error,
         kv_snapshot,
     };
-    Ok(FetchedTurn { item, lock_token: token, attempt_count, warm, stamp })
+    // How much of the lock is left is known when the answer is given.
+    let mut fetched = FetchedTurn::new(item, token, Duration::ZERO, attempt_count);
+    (fetched.warm, fetched.stamp) = (warm, stamp);
+    Ok(fetched)
 }
 
 fn decode_messages(stored: &[(i64, Vec<u8>)]) -> (Vec<WorkItem>, Option<String>) {
@@ -387,7 +395,8 @@ mod tests {
             tokio::time::sleep(RENEWAL_MIN * 5).await;
             Ok("read")
         };
-        assert_eq!(within_lock(&provider, "1-never", Duration::ZERO, reading).await.unwrap(), "read");
+        let (read, _renewed_at) = within_lock(&provider, "1-never", Duration::ZERO, reading).await.unwrap();
+        assert_eq!(read, "read");
     }
 
     #[tokio::test]

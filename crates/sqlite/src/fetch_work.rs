@@ -1,8 +1,7 @@
 //! `fetch_work`: the oldest activity that a worker may take.
 
-use std::time::Duration;
-
 use everturn_core::WorkItem;
+use everturn_provider::store::{FetchedWork, WorkFetch};
 use everturn_provider::{ProviderError, SessionFetchConfig, TagFilter};
 use rusqlite::{Connection, OptionalExtension, params};
 use tokio::time::Instant;
@@ -13,7 +12,7 @@ use crate::command_queue::Command;
 use crate::damaged_activity;
 use crate::locks::{self, new_token, row_of};
 use crate::operation::{Scope, VerbFailure};
-use crate::parked_fetches::WorkFetch;
+use crate::parked_fetches::ParkedWorkFetch;
 use crate::provider::SqliteProvider;
 use crate::return_unread::UnreadGuard;
 use crate::sessions::{self, SessionLease};
@@ -61,7 +60,10 @@ pub(crate) fn session_work_is_ready(conn: &Connection) -> rusqlite::Result<bool>
 
 /// Locks the oldest activity that the fetch may take. A damaged row that cannot be locked is removed: it would block all
 /// fetches.
-pub(crate) fn assign(scope: &mut Scope<'_>, fetch: &WorkFetch) -> Result<Option<AssignedWork>, VerbFailure> {
+pub(crate) fn assign(
+    scope: &mut Scope<'_>,
+    fetch: &ParkedWorkFetch,
+) -> Result<Option<AssignedWork>, VerbFailure> {
     loop {
         let Some((seq, session_id)) = oldest(scope, fetch)? else { return Ok(None) };
         match lock(scope, fetch, seq, session_id) {
@@ -75,7 +77,7 @@ pub(crate) fn assign(scope: &mut Scope<'_>, fetch: &WorkFetch) -> Result<Option<
 }
 
 /// The oldest activity that the fetch may take, and the session it is bound to.
-fn oldest(scope: &Scope<'_>, fetch: &WorkFetch) -> Result<Option<(i64, Option<String>)>, VerbFailure> {
+fn oldest(scope: &Scope<'_>, fetch: &ParkedWorkFetch) -> Result<Option<(i64, Option<String>)>, VerbFailure> {
     let plain = oldest_plain(scope, &fetch.tags)?;
     let bound = match &fetch.session {
         Some(session) => oldest_bound(scope, session, &fetch.tags)?,
@@ -91,7 +93,7 @@ fn oldest(scope: &Scope<'_>, fetch: &WorkFetch) -> Result<Option<(i64, Option<St
 
 fn lock(
     scope: &mut Scope<'_>,
-    fetch: &WorkFetch,
+    fetch: &ParkedWorkFetch,
     seq: i64,
     session_id: Option<String>,
 ) -> Result<AssignedWork, VerbFailure> {
@@ -176,25 +178,23 @@ fn oldest_bound(
 /// Parks a fetch in the writer, then decodes what it was assigned.
 pub(crate) async fn fetch(
     provider: &SqliteProvider,
-    lock_timeout: Duration,
-    poll_timeout: Duration,
-    session: Option<&SessionFetchConfig>,
-    tags: &TagFilter,
-) -> Result<Option<(WorkItem, String, u32)>, ProviderError> {
-    if *tags == TagFilter::None {
-        tokio::time::sleep(poll_timeout).await;
-        return Ok(None);
+    fetch: &WorkFetch,
+) -> Result<Vec<FetchedWork>, ProviderError> {
+    let lock_timeout = fetch.lock_timeout;
+    if fetch.tags == TagFilter::None {
+        tokio::time::sleep(fetch.poll_timeout).await;
+        return Ok(Vec::new());
     }
     let began = Instant::now();
     loop {
-        let left = poll_timeout.saturating_sub(began.elapsed());
+        let left = fetch.poll_timeout.saturating_sub(began.elapsed());
+        let (session, tags) = (fetch.session.clone(), fetch.tags.clone());
         let answer = provider
-            .wait_for(left, |id, once, reply| {
-                let session = session.cloned();
-                Command::FetchWork(WorkFetch { id, once, lock_timeout, session, tags: tags.clone(), reply })
+            .park::<ParkedWorkFetch>(left, |id, once, reply| {
+                Command::FetchWork(ParkedWorkFetch { id, once, lock_timeout, session, tags, reply })
             })
             .await?;
-        let Some(WorkAnswer { work, mut guard }) = answer else { return Ok(None) };
+        let Some(WorkAnswer { work, mut guard }) = answer else { return Ok(Vec::new()) };
         match serde_json::from_slice(&work.work_item) {
             Ok(item @ WorkItem::ActivityExecute { .. }) => {
                 // If row and item name two instances, the outcome must not go to the wrong one.
@@ -208,7 +208,8 @@ pub(crate) async fn fetch(
                 }
                 if is_sound {
                     guard.disarm();
-                    return Ok(Some((item, work.token, work.attempt_count)));
+                    let lock_left = locks::left(work.at, provider.now(), lock_timeout);
+                    return Ok(vec![FetchedWork::new(item, work.token, lock_left, work.attempt_count)]);
                 }
             }
             Ok(other) => {

@@ -5,12 +5,11 @@
 //! writer until there is work for it. Reads have connections of their own.
 //!
 //! Each verb is a file: `fetch_turns`, `commit_turn`, `abandon_turn`, `fetch_work`, `settle_work`, `renew`, `submit`,
-//! `sweep`, `read`, and `admin`, `delete`, `prune` for the management side.
+//! `sweep`, `read`, `raw_writes`, and `admin`, `delete`, `prune` for the management side.
 #![forbid(unsafe_code)]
 
 mod abandon_turn;
 mod admin;
-mod append;
 mod checkpoint;
 mod clock_reading;
 mod columns;
@@ -34,6 +33,7 @@ mod pragmas;
 mod process_lock;
 mod provider;
 mod prune;
+mod raw_writes;
 mod read;
 mod readers;
 mod renew;

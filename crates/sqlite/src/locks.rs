@@ -176,3 +176,8 @@ pub(crate) fn half_spent(at: ClockReading, now: ClockReading, lock_ms: u64) -> b
     let spent = now.monotonic.saturating_sub(at.monotonic);
     spent.saturating_mul(2) > Duration::from_millis(lock_ms)
 }
+
+/// How much is left of a lock that counts from `at` on.
+pub(crate) fn left(at: ClockReading, now: ClockReading, lock_timeout: Duration) -> Duration {
+    lock_timeout.saturating_sub(now.monotonic.saturating_sub(at.monotonic))
+}

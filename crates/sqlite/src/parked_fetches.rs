@@ -28,7 +28,7 @@ pub(crate) trait ParkedFetch {
 }
 
 /// A dispatcher's fetch of an instance.
-pub(crate) struct TurnFetch {
+pub(crate) struct ParkedTurnFetch {
     pub(crate) id: u64,
     pub(crate) once: bool,
     pub(crate) lock_timeout: Duration,
@@ -38,7 +38,7 @@ pub(crate) struct TurnFetch {
     pub(crate) reply: FetchReply<TurnAnswer>,
 }
 
-impl TurnFetch {
+impl ParkedTurnFetch {
     /// Whether it can replay an execution with this pin.
     pub(crate) fn accepts(&self, pin: Option<&Version>) -> bool {
         match (&self.range, pin) {
@@ -49,7 +49,7 @@ impl TurnFetch {
 }
 
 /// A worker's fetch of an activity.
-pub(crate) struct WorkFetch {
+pub(crate) struct ParkedWorkFetch {
     pub(crate) id: u64,
     pub(crate) once: bool,
     pub(crate) lock_timeout: Duration,
@@ -58,7 +58,7 @@ pub(crate) struct WorkFetch {
     pub(crate) reply: FetchReply<WorkAnswer>,
 }
 
-impl WorkFetch {
+impl ParkedWorkFetch {
     /// Whether `other` finds nothing where this one found nothing. The owner of a session matters only if activities of
     /// sessions are ready.
     pub(crate) fn wants_the_same(&self, other: &Self, session_work_is_ready: bool) -> bool {
@@ -68,9 +68,9 @@ impl WorkFetch {
     }
 }
 
-impl ParkedFetch for TurnFetch {
+impl ParkedFetch for ParkedTurnFetch {
     type Answer = TurnAnswer;
-    const NAME: &'static str = "fetch_orchestration_item";
+    const NAME: &'static str = "fetch_turns";
 
     fn id(&self) -> u64 {
         self.id
@@ -89,9 +89,9 @@ impl ParkedFetch for TurnFetch {
     }
 }
 
-impl ParkedFetch for WorkFetch {
+impl ParkedFetch for ParkedWorkFetch {
     type Answer = WorkAnswer;
-    const NAME: &'static str = "fetch_work_item";
+    const NAME: &'static str = "fetch_work";
 
     fn id(&self) -> u64 {
         self.id
@@ -113,8 +113,8 @@ impl ParkedFetch for WorkFetch {
 /// The parked fetches of both queues.
 #[derive(Default)]
 pub(crate) struct ParkedFetches {
-    pub(crate) turns: FetchLine<TurnFetch>,
-    pub(crate) work: FetchLine<WorkFetch>,
+    pub(crate) turns: FetchLine<ParkedTurnFetch>,
+    pub(crate) work: FetchLine<ParkedWorkFetch>,
 }
 
 impl ParkedFetches {

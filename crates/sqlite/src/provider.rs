@@ -1,39 +1,37 @@
 //! The provider: each verb is encoded, sent to the writer, and its answer awaited.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use everturn_core::{Event, OrchestrationStatus, SystemStats, WorkItem};
-use everturn_provider::{
-    Clock, DispatcherCapabilityFilter, ExecutionMetadata, FetchedTurn, InstanceWatch, LockKind, LockRenewal,
-    OrchestrationItem, Provider, ProviderAdmin, ProviderError, ScheduledActivityIdentifier,
-    SessionFetchConfig, Stamp, TagFilter, TurnCommit, WarmView,
+use everturn_core::{OrchestrationStatus, SystemStats};
+use everturn_provider::store::{
+    CustomStatus, ExecutionRead, Feature, FetchedTurn, FetchedWork, OrchestrationName, RawWrites, Receipt,
+    Renewal, Renewed, Settlement, Store, StoreLimits, StoredExecution, Submission, Sweep, Swept, TurnAbandon,
+    TurnCommit, TurnFetch, WorkFetch,
 };
+use everturn_provider::{Clock, InstanceWatch, ProviderAdmin, ProviderError};
 use rusqlite::Connection;
 use tokio::sync::{oneshot, watch};
 use tokio::task::AbortHandle;
 
 use crate::abandon_turn::AbandonTurn;
-use crate::append::{AppendActivity, AppendEvents};
 use crate::clock_reading::ClockReading;
 use crate::command_queue::{Command, CommandQueue};
 use crate::commit_turn::CommitTurn;
 use crate::error::SqliteError;
 use crate::operation::{PendingOperation, Verb, storage_error};
 use crate::options::SqliteOptions;
-use crate::orchestrator_queue::StoredMessage;
-use crate::parked_fetches::FetchReply;
+use crate::parked_fetches::{FetchReply, ParkedFetch};
 use crate::readers::Readers;
-use crate::renew::{RenewLocks, RenewSessions};
-use crate::settle_work::{EndWork, ReturnWork};
+use crate::renew::Renew;
+use crate::settle_work::SettleWork;
 use crate::submit::Submit;
-use crate::sweep::Sweep;
+use crate::sweep::SweepSessions;
 use crate::testing::Environment;
 use crate::url::{self, Location};
-use crate::worker_queue::StoredActivity;
 use crate::writer::WriterShared;
 use crate::{fetch_turns, fetch_work, kv, open, process_lock, read};
 
@@ -206,19 +204,19 @@ impl SqliteProvider {
     }
 
     /// Parks a fetch in the writer for up to `poll_timeout`; zero is one look.
-    pub(crate) async fn wait_for<A: Send + 'static>(
+    pub(crate) async fn park<F: ParkedFetch>(
         &self,
         poll_timeout: Duration,
-        command: impl FnOnce(u64, bool, FetchReply<A>) -> Command,
-    ) -> Result<Option<A>, ProviderError> {
+        command: impl FnOnce(u64, bool, FetchReply<F::Answer>) -> Command,
+    ) -> Result<Option<F::Answer>, ProviderError> {
         let id = self.next_fetch_id.fetch_add(1, Ordering::Relaxed);
         let (reply, mut answer) = oneshot::channel();
         let once = poll_timeout.is_zero();
         let mut moved = self.clock.moved();
-        self.commands.send(command(id, once, reply)).map_err(|_closed| closed("fetch"))?;
+        self.commands.send(command(id, once, reply)).map_err(|_closed| closed(F::NAME))?;
         let mut cancellation = FetchCancellation { commands: &self.commands, id, is_due: !once };
         if once {
-            return answer.await.unwrap_or_else(|_| Err(closed("fetch")));
+            return answer.await.unwrap_or_else(|_| Err(closed(F::NAME)));
         }
         let timeout = tokio::time::sleep(poll_timeout);
         tokio::pin!(timeout);
@@ -227,7 +225,7 @@ impl SqliteProvider {
                 biased;
                 answer = &mut answer => {
                     cancellation.is_due = false;
-                    return answer.unwrap_or_else(|_| Err(closed("fetch")));
+                    return answer.unwrap_or_else(|_| Err(closed(F::NAME)));
                 }
                 () = &mut moved => {
                     moved = self.clock.moved();
@@ -270,7 +268,7 @@ pub(crate) fn closed(operation: &str) -> ProviderError {
 }
 
 #[async_trait]
-impl Provider for SqliteProvider {
+impl Store for SqliteProvider {
     fn name(&self) -> &str {
         "sqlite"
     }
@@ -279,202 +277,93 @@ impl Provider for SqliteProvider {
         env!("CARGO_PKG_VERSION")
     }
 
-    async fn fetch_orchestration_item(
-        &self,
-        lock_timeout: Duration,
-        poll_timeout: Duration,
-        filter: Option<&DispatcherCapabilityFilter>,
-    ) -> Result<Option<(OrchestrationItem, String, u32)>, ProviderError> {
-        let fetched = fetch_turns::fetch(self, lock_timeout, poll_timeout, filter, None).await?;
-        Ok(fetched.map(|turn| (turn.item, turn.lock_token, turn.attempt_count)))
+    fn supports(&self, feature: Feature) -> bool {
+        matches!(feature, Feature::WarmInstances)
     }
 
-    async fn ack_orchestration_item(
-        &self,
-        lock_token: &str,
-        execution_id: u64,
-        history_delta: Vec<Event>,
-        worker_items: Vec<WorkItem>,
-        orchestrator_items: Vec<WorkItem>,
-        metadata: ExecutionMetadata,
-        cancelled_activities: Vec<ScheduledActivityIdentifier>,
-    ) -> Result<(), ProviderError> {
-        let commit = TurnCommit {
-            lock_token: lock_token.to_owned(),
-            execution_id,
-            history_delta,
-            worker_items,
-            orchestrator_items,
-            metadata,
-            cancelled_activities,
-            base: None,
-            stamp: Stamp(u64::try_from(self.clock.random_u128() >> 64).unwrap_or(0)),
-            check_in: None,
-        };
-        self.commit_turn(&commit).await
-    }
-
-    async fn abandon_orchestration_item(
-        &self,
-        lock_token: &str,
-        delay: Option<Duration>,
-        ignore_attempt: bool,
-    ) -> Result<(), ProviderError> {
-        let lock_token = lock_token.to_owned();
-        self.call(AbandonTurn { lock_token, delay, ignore_attempt, called: self.now() }).await
-    }
-
-    async fn read(&self, instance: &str) -> Result<Vec<Event>, ProviderError> {
-        read::latest_history(self, instance).await
-    }
-
-    async fn read_with_execution(
-        &self,
-        instance: &str,
-        execution_id: u64,
-    ) -> Result<Vec<Event>, ProviderError> {
-        read::history_of(self, instance, execution_id).await
-    }
-
-    async fn append_with_execution(
-        &self,
-        instance: &str,
-        execution_id: u64,
-        new_events: Vec<Event>,
-    ) -> Result<(), ProviderError> {
-        self.call(AppendEvents::encode(instance, execution_id, &new_events)?).await
-    }
-
-    async fn enqueue_for_worker(&self, item: WorkItem) -> Result<(), ProviderError> {
-        self.call(AppendActivity(StoredActivity::encode(AppendActivity::NAME, &item)?)).await
-    }
-
-    async fn fetch_work_item(
-        &self,
-        lock_timeout: Duration,
-        poll_timeout: Duration,
-        session: Option<&SessionFetchConfig>,
-        tag_filter: &TagFilter,
-    ) -> Result<Option<(WorkItem, String, u32)>, ProviderError> {
-        fetch_work::fetch(self, lock_timeout, poll_timeout, session, tag_filter).await
-    }
-
-    async fn ack_work_item(&self, token: &str, completion: Option<WorkItem>) -> Result<(), ProviderError> {
-        self.call(EndWork::encode(token, completion.as_ref(), self.now())?).await
-    }
-
-    async fn renew_work_item_lock(&self, token: &str, extend_for: Duration) -> Result<(), ProviderError> {
-        self.renew_one(LockKind::WorkItem, token, extend_for).await
-    }
-
-    async fn renew_session_lock(
-        &self,
-        owner_ids: &[&str],
-        extend_for: Duration,
-        idle_timeout: Duration,
-    ) -> Result<usize, ProviderError> {
-        if owner_ids.is_empty() {
-            return Ok(0);
-        }
-        // An owner that is named twice counts once.
-        let owner_ids: BTreeSet<String> = owner_ids.iter().map(|id| (*id).to_owned()).collect();
-        self.call(RenewSessions { owner_ids, extend_for, idle_timeout, called: self.now() }).await
-    }
-
-    async fn cleanup_orphaned_sessions(&self, _idle_timeout: Duration) -> Result<usize, ProviderError> {
-        self.call(Sweep).await
-    }
-
-    async fn abandon_work_item(
-        &self,
-        token: &str,
-        delay: Option<Duration>,
-        ignore_attempt: bool,
-    ) -> Result<(), ProviderError> {
-        let token = token.to_owned();
-        self.call(ReturnWork { token, delay, ignore_attempt, called: self.now() }).await
-    }
-
-    async fn renew_orchestration_item_lock(
-        &self,
-        token: &str,
-        extend_for: Duration,
-    ) -> Result<(), ProviderError> {
-        self.renew_one(LockKind::Orchestration, token, extend_for).await
-    }
-
-    async fn enqueue_for_orchestrator(
-        &self,
-        item: WorkItem,
-        delay: Option<Duration>,
-    ) -> Result<(), ProviderError> {
-        let message = StoredMessage::encode(Submit::NAME, &item)?;
-        self.call(Submit { message, delay }).await
-    }
-
-    fn as_management_capability(&self) -> Option<&dyn ProviderAdmin> {
-        Some(self)
-    }
-
-    async fn get_custom_status(
-        &self,
-        instance: &str,
-        last_seen_version: u64,
-    ) -> Result<Option<(Option<String>, u64)>, ProviderError> {
-        read::custom_status(self, instance, last_seen_version).await
-    }
-
-    async fn get_kv_value(&self, instance: &str, key: &str) -> Result<Option<String>, ProviderError> {
-        let (instance, key) = (instance.to_owned(), key.to_owned());
-        self.read_with("get_kv_value", move |conn| kv::value(conn, &instance, &key)).await
-    }
-
-    async fn get_kv_all_values(&self, instance: &str) -> Result<HashMap<String, String>, ProviderError> {
-        let instance = instance.to_owned();
-        self.read_with("get_kv_all_values", move |conn| kv::all_values(conn, &instance)).await
-    }
-
-    async fn get_instance_stats(&self, instance: &str) -> Result<Option<SystemStats>, ProviderError> {
-        read::stats(self, instance).await
-    }
-
-    fn payload_bytes_max(&self) -> usize {
-        self.payload_bytes_max
+    fn limits(&self) -> StoreLimits {
+        StoreLimits::new(self.payload_bytes_max)
     }
 
     fn now_ms(&self) -> u64 {
         self.clock.wall_ms()
     }
 
-    async fn fetch_turn(
-        &self,
-        lock_timeout: Duration,
-        poll_timeout: Duration,
-        filter: Option<&DispatcherCapabilityFilter>,
-        warm: Arc<dyn WarmView>,
-    ) -> Result<Option<FetchedTurn>, ProviderError> {
-        fetch_turns::fetch(self, lock_timeout, poll_timeout, filter, Some(warm)).await
+    /// One instance at a time, whatever the maximum: the others are one call away.
+    async fn fetch_turns(&self, fetch: &TurnFetch) -> Result<Vec<FetchedTurn>, ProviderError> {
+        fetch_turns::fetch(self, fetch).await
     }
 
     async fn commit_turn(&self, commit: &TurnCommit) -> Result<(), ProviderError> {
-        self.call(CommitTurn::encode(commit, self.now())?).await
+        self.call(CommitTurn::encode(commit, &*self.clock)?).await
     }
 
-    async fn renew_locks(&self, renewals: &[LockRenewal]) -> Vec<Result<(), ProviderError>> {
-        if renewals.is_empty() {
-            return Vec::new();
+    async fn abandon_turn(&self, abandon: &TurnAbandon) -> Result<(), ProviderError> {
+        self.call(AbandonTurn { abandon: abandon.clone(), called: self.now() }).await
+    }
+
+    /// One activity at a time, whatever the maximum: the others are one call away.
+    async fn fetch_work(&self, fetch: &WorkFetch) -> Result<Vec<FetchedWork>, ProviderError> {
+        fetch_work::fetch(self, fetch).await
+    }
+
+    async fn settle_work(&self, settlement: &Settlement) -> Result<(), ProviderError> {
+        self.call(SettleWork::encode(settlement, self.now())?).await
+    }
+
+    async fn renew(&self, renewal: &Renewal) -> Result<Renewed, ProviderError> {
+        if renewal.locks.is_empty() && renewal.sessions.as_ref().is_none_or(|of| of.owner_ids.is_empty()) {
+            return Ok(Renewed::default());
         }
-        match self.call(RenewLocks { renewals: renewals.to_vec(), called: self.now() }).await {
-            Ok(answers) => answers,
-            Err(error) => renewals.iter().map(|_| Err(error.clone())).collect(),
-        }
+        self.call(Renew { renewal: renewal.clone(), called: self.now() }).await
+    }
+
+    async fn submit(&self, submission: &Submission) -> Result<Vec<Receipt>, ProviderError> {
+        self.call(Submit::encode(submission)?).await
+    }
+
+    async fn sweep(&self, _sweep: &Sweep) -> Result<Swept, ProviderError> {
+        self.call(SweepSessions).await
     }
 
     async fn read_status(&self, instance: &str) -> Result<OrchestrationStatus, ProviderError> {
         read::status(self, instance).await
     }
 
-    fn watch_instance(&self, instance: &str) -> InstanceWatch {
+    async fn read_execution(&self, read: &ExecutionRead) -> Result<StoredExecution, ProviderError> {
+        read::execution(self, read).await.map(StoredExecution::new)
+    }
+
+    async fn read_custom_status(
+        &self,
+        instance: &str,
+        last_seen_version: u64,
+    ) -> Result<Option<CustomStatus>, ProviderError> {
+        read::custom_status(self, instance, last_seen_version).await
+    }
+
+    async fn read_kv_value(&self, instance: &str, key: &str) -> Result<Option<String>, ProviderError> {
+        let (instance, key) = (instance.to_owned(), key.to_owned());
+        self.read_with("read_kv_value", move |conn| kv::value(conn, &instance, &key)).await
+    }
+
+    async fn read_kv_values(&self, instance: &str) -> Result<HashMap<String, String>, ProviderError> {
+        let instance = instance.to_owned();
+        self.read_with("read_kv_values", move |conn| kv::all_values(conn, &instance)).await
+    }
+
+    async fn read_stats(&self, instance: &str) -> Result<Option<SystemStats>, ProviderError> {
+        read::stats(self, instance).await
+    }
+
+    async fn read_orchestration_name(
+        &self,
+        instance: &str,
+    ) -> Result<Option<OrchestrationName>, ProviderError> {
+        read::orchestration_name(self, instance).await
+    }
+
+    fn watch(&self, instance: &str) -> InstanceWatch {
         let watch = InstanceWatch::woken(self.shared.watches.watch(instance));
         // An idle writer sleeps until a command comes; with a watch it looks for other processes' commits.
         if self.shared.idle.load(Ordering::SeqCst) {
@@ -483,23 +372,11 @@ impl Provider for SqliteProvider {
         watch
     }
 
-    async fn read_orchestration_name(
-        &self,
-        instance: &str,
-    ) -> Result<Option<(String, String)>, ProviderError> {
-        read::orchestration_name(self, instance).await
+    fn admin(&self) -> Option<&dyn ProviderAdmin> {
+        Some(self)
     }
-}
 
-impl SqliteProvider {
-    pub(crate) async fn renew_one(
-        &self,
-        kind: LockKind,
-        token: &str,
-        extend_for: Duration,
-    ) -> Result<(), ProviderError> {
-        let renewals = vec![LockRenewal { kind, token: token.to_owned(), extend_for }];
-        let answers = self.call(RenewLocks { renewals, called: self.now() }).await?;
-        answers.into_iter().next().unwrap_or_else(|| Err(closed(RenewLocks::NAME)))
+    fn raw_writes(&self) -> Option<&dyn RawWrites> {
+        Some(self)
     }
 }

@@ -1,6 +1,7 @@
 //! Reads: histories, statuses and statistics, without the writer.
 
 use everturn_core::{Event, EventKind, OrchestrationStatus, SystemStats};
+use everturn_provider::store::{CustomStatus, ExecutionRead, OrchestrationName};
 use everturn_provider::{ProviderError, status_of};
 use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, params};
 
@@ -93,7 +94,7 @@ pub(crate) async fn events(
     let mut missing = 0;
     for _ in 0..=REREADS {
         let expected = provider
-            .read_with("read", move |conn| {
+            .read_with("read_execution", move |conn| {
                 let count =
                     conn.prepare_cached(SELECT_COUNT)?.query_row([key, execution_id], |row| row.get(0));
                 Ok(count.optional()?.unwrap_or(0_i64))
@@ -107,7 +108,10 @@ pub(crate) async fn events(
         // Events were deleted while they were read, or rows are lost.
         missing = expected - events.len();
     }
-    Err(ProviderError::damaged("read", format!("{missing} events of execution {execution_id} are missing")))
+    Err(ProviderError::damaged(
+        "read_execution",
+        format!("{missing} events of execution {execution_id} are missing"),
+    ))
 }
 
 async fn all_pages(
@@ -118,7 +122,8 @@ async fn all_pages(
     let mut events = Vec::new();
     let mut after = 0;
     loop {
-        let page = provider.read_with("read", move |conn| page(conn, key, execution_id, after)).await?;
+        let page =
+            provider.read_with("read_execution", move |conn| page(conn, key, execution_id, after)).await?;
         for (event_id, data) in &page.events {
             after = *event_id;
             events.push(decode(execution_id, *event_id, data)?);
@@ -133,13 +138,13 @@ async fn all_pages(
 fn decode(execution_id: i64, event_id: i64, data: &[u8]) -> Result<Event, ProviderError> {
     let place = || format!("event {event_id} of execution {execution_id} is damaged");
     let event: Event = serde_json::from_slice(data).map_err(|error| {
-        ProviderError::damaged("read", format!("{}: {error}", place())).with_source(error)
+        ProviderError::damaged("read_execution", format!("{}: {error}", place())).with_source(error)
     })?;
     if event.event_id == unsigned(event_id) {
         Ok(event)
     } else {
         let message = format!("{}: it says that it is event {}", place(), event.event_id);
-        Err(ProviderError::damaged("read", message))
+        Err(ProviderError::damaged("read_execution", message))
     }
 }
 
@@ -151,51 +156,47 @@ pub(crate) fn about(instance: &str, mut error: ProviderError) -> ProviderError {
     error
 }
 
-/// `read`: the newest execution.
-pub(crate) async fn latest_history(
+/// `read_execution`: the events of one execution, or of the newest.
+pub(crate) async fn execution(
     provider: &SqliteProvider,
-    instance: &str,
+    read: &ExecutionRead,
 ) -> Result<Vec<Event>, ProviderError> {
-    let instance = instance.to_owned();
-    let found = provider.read_with("read", move |conn| latest(conn, &instance)).await?;
+    let (instance, wanted) = (read.instance.clone(), read.execution_id);
+    let found = provider
+        .read_with("read_execution", move |conn| match wanted {
+            None => latest(conn, &instance),
+            // An id that cannot be stored has no events.
+            Some(id) => match history::stored_id("read_execution", "execution id", id) {
+                Err(_) => Ok(None),
+                Ok(execution_id) => conn
+                    .prepare_cached(SELECT_KEY)?
+                    .query_row([instance], |row| Ok((row.get(0)?, execution_id)))
+                    .optional(),
+            },
+        })
+        .await?;
     match found {
         Some((key, execution_id)) => events(provider, key, execution_id).await,
         None => Ok(Vec::new()),
     }
 }
 
-/// `read_with_execution`.
-pub(crate) async fn history_of(
-    provider: &SqliteProvider,
-    instance: &str,
-    execution_id: u64,
-) -> Result<Vec<Event>, ProviderError> {
-    let instance = instance.to_owned();
-    let key = provider
-        .read_with("read_with_execution", move |conn| {
-            conn.prepare_cached(SELECT_KEY)?.query_row([instance], |row| row.get(0)).optional()
-        })
-        .await?;
-    match (key, history::stored_id("read_with_execution", "execution id", execution_id)) {
-        (Some(key), Ok(execution_id)) => events(provider, key, execution_id).await,
-        _ => Ok(Vec::new()),
-    }
-}
-
-/// `get_custom_status`.
+/// `read_custom_status`.
 pub(crate) async fn custom_status(
     provider: &SqliteProvider,
     instance: &str,
     last_seen_version: u64,
-) -> Result<Option<(Option<String>, u64)>, ProviderError> {
+) -> Result<Option<CustomStatus>, ProviderError> {
     let instance = instance.to_owned();
-    let found = provider.read_with("get_custom_status", move |conn| stored_status(conn, &instance)).await?;
-    Ok(found.filter(|(_, version)| *version > last_seen_version))
+    let found = provider.read_with("read_custom_status", move |conn| stored_status(conn, &instance)).await?;
+    Ok(found.filter(|status| status.version > last_seen_version))
 }
 
-fn stored_status(conn: &Connection, instance: &str) -> rusqlite::Result<Option<(Option<String>, u64)>> {
+fn stored_status(conn: &Connection, instance: &str) -> rusqlite::Result<Option<CustomStatus>> {
     conn.prepare_cached(SELECT_CUSTOM_STATUS)?
-        .query_row([instance], |row| Ok((columns::nullable(row, 0)?, unsigned(row.get(1)?))))
+        .query_row([instance], |row| {
+            Ok(CustomStatus { text: columns::nullable(row, 0)?, version: unsigned(row.get(1)?) })
+        })
         .optional()
 }
 
@@ -254,16 +255,16 @@ pub(crate) async fn status(
             if !ended {
                 check_record(conn, key)?;
             }
-            let (status, version) = match stored_status(conn, &id) {
+            let custom_status = match stored_status(conn, &id) {
                 Ok(status) => status.unwrap_or_default(),
-                Err(error) if ended && is_damage(&error) => Default::default(),
+                Err(error) if ended && is_damage(&error) => CustomStatus::default(),
                 Err(error) => return Err(error),
             };
-            Ok(Some((key, execution_id, events, status, version, ended)))
+            Ok(Some((key, execution_id, events, custom_status, ended)))
         })
         .await
         .map_err(|error| about(instance, error))?;
-    let Some((key, execution_id, stored, status, version, ended)) = found else {
+    let Some((key, execution_id, stored, custom_status, ended)) = found else {
         return Ok(OrchestrationStatus::NotFound);
     };
     let mut few = stored
@@ -279,40 +280,42 @@ pub(crate) async fn status(
         // The execution's row names the wrong events, or there is no start yet: read all of them.
         few = events(provider, key, execution_id).await?;
     }
-    Ok(status_of(&few, status, version))
+    Ok(status_of(&few, custom_status.text, custom_status.version))
 }
 
 /// `read_orchestration_name`: from the instance's row, else from its start event.
 pub(crate) async fn orchestration_name(
     provider: &SqliteProvider,
     instance: &str,
-) -> Result<Option<(String, String)>, ProviderError> {
+) -> Result<Option<OrchestrationName>, ProviderError> {
     let id = instance.to_owned();
     let found = provider
         .read_with("read_orchestration_name", move |conn| {
             conn.prepare_cached(SELECT_NAME)?
-                .query_row([id], |row| Ok((columns::name(row, 0)?, columns::name(row, 1)?)))
+                .query_row([id], |row| {
+                    Ok(OrchestrationName { name: columns::name(row, 0)?, version: columns::name(row, 1)? })
+                })
                 .optional()
         })
         .await?;
     if found.is_some() {
         return Ok(found);
     }
-    let history = latest_history(provider, instance).await?;
+    let history = execution(provider, &ExecutionRead::latest(instance)).await?;
     Ok(history.into_iter().find_map(|event| match event.kind {
-        EventKind::OrchestrationStarted { name, version, .. } => Some((name, version)),
+        EventKind::OrchestrationStarted { name, version, .. } => Some(OrchestrationName { name, version }),
         _ => None,
     }))
 }
 
-/// `get_instance_stats`.
+/// `read_stats`.
 pub(crate) async fn stats(
     provider: &SqliteProvider,
     instance: &str,
 ) -> Result<Option<SystemStats>, ProviderError> {
     let instance = instance.to_owned();
     provider
-        .read_with("get_instance_stats", move |conn| {
+        .read_with("read_stats", move |conn| {
             let found = conn
                 .prepare_cached(SELECT_STATS)?
                 .query_row([instance], |row| {

@@ -1,9 +1,8 @@
-//! `renew_locks` and `renew_session_lock`: locks and session leases are extended.
+//! `renew`: locks and session leases are extended.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
-use everturn_provider::{LockKind, LockRenewal, ProviderError};
+use everturn_provider::store::{LockKind, LockRenewal, Renewal, Renewed, SessionRenewal};
 use rusqlite::params;
 
 use crate::clock_reading::{ClockReading, length_ms, stored_ms};
@@ -18,71 +17,69 @@ const RENEW_WORK_LOCK: &str =
 const RENEW_LEASE: &str = "UPDATE sessions SET lease_until_ms = ?2, lease_ms = ?5 \
      WHERE owner_id = ?1 AND lease_until_ms > ?3 AND active_at_ms > ?4";
 
-/// Extends locks, with one answer for each.
-pub(crate) struct RenewLocks {
-    pub(crate) renewals: Vec<LockRenewal>,
+/// Extends locks, with one answer for each, and live session leases.
+pub(crate) struct Renew {
+    pub(crate) renewal: Renewal,
     pub(crate) called: ClockReading,
 }
 
-impl Verb for RenewLocks {
-    type Answer = Vec<Result<(), ProviderError>>;
-    const NAME: &'static str = "renew_locks";
+impl Verb for Renew {
+    type Answer = Renewed;
+    const NAME: &'static str = "renew";
     const ORDER: BatchOrder = BatchOrder::Renewal;
 
-    fn run(&self, scope: &mut Scope<'_>) -> Result<Self::Answer, VerbFailure> {
-        let mut answers = Vec::with_capacity(self.renewals.len());
-        for renewal in &self.renewals {
-            let (name, renewed) = match renewal.kind {
-                LockKind::Orchestration => {
-                    ("renew_orchestration_item_lock", renew_instance(scope, renewal, self.called))
-                }
-                LockKind::WorkItem => ("renew_work_item_lock", renew_work_item(scope, renewal, self.called)),
+    fn run(&self, scope: &mut Scope<'_>) -> Result<Renewed, VerbFailure> {
+        let mut locks = Vec::with_capacity(self.renewal.locks.len());
+        for lock in &self.renewal.locks {
+            let renewed = match lock.kind {
+                LockKind::Orchestration => renew_instance(scope, lock, self.called),
+                LockKind::WorkItem => renew_work(scope, lock, self.called),
             };
-            answers.push(match renewed {
+            locks.push(match renewed {
                 Ok(()) => Ok(()),
                 Err(VerbFailure::Refused(mut error)) => {
-                    error.operation = name.to_owned();
+                    error.operation = Self::NAME.to_owned();
                     Err(error)
                 }
                 Err(storage) => return Err(storage),
             });
         }
-        Ok(answers)
+        let sessions = match &self.renewal.sessions {
+            Some(sessions) => renew_sessions(scope, sessions, self.called)?,
+            None => 0,
+        };
+        Ok(Renewed::new(locks, sessions))
     }
 }
 
 fn renew_instance(
     scope: &mut Scope<'_>,
-    renewal: &LockRenewal,
+    lock: &LockRenewal,
     called: ClockReading,
 ) -> Result<(), VerbFailure> {
-    let token = &renewal.token;
+    let token = &lock.token;
     let key = row_of(token).ok_or_else(|| unknown_token(token))?;
     let stored = locks::instance_lock(scope, key)?.ok_or_else(|| unknown_token(token))?;
     locks::check(scope, &stored, token, called)?;
-    let lock_ms = length_ms(renewal.extend_for);
+    let lock_ms = length_ms(lock.extend_for);
     scope.conn.prepare_cached(RENEW_INSTANCE_LOCK)?.execute(params![
         key,
-        scope.now.wall_after(renewal.extend_for),
+        scope.now.wall_after(lock.extend_for),
         stored_ms(lock_ms)
     ])?;
     scope.effects.held.push((token.clone(), scope.now, lock_ms));
     Ok(())
 }
 
-fn renew_work_item(
-    scope: &mut Scope<'_>,
-    renewal: &LockRenewal,
-    called: ClockReading,
-) -> Result<(), VerbFailure> {
-    let token = &renewal.token;
+fn renew_work(scope: &mut Scope<'_>, lock: &LockRenewal, called: ClockReading) -> Result<(), VerbFailure> {
+    let token = &lock.token;
     let seq = row_of(token).ok_or_else(|| unknown_token(token))?;
     let (stored, session) = locks::work_lock(scope, seq)?.ok_or_else(|| unknown_token(token))?;
     locks::check(scope, &stored, token, called)?;
-    let lock_ms = length_ms(renewal.extend_for);
+    let lock_ms = length_ms(lock.extend_for);
     scope.conn.prepare_cached(RENEW_WORK_LOCK)?.execute(params![
         seq,
-        scope.now.wall_after(renewal.extend_for),
+        scope.now.wall_after(lock.extend_for),
         stored_ms(lock_ms)
     ])?;
     sessions::note_activity(scope, session.as_deref())?;
@@ -90,29 +87,20 @@ fn renew_work_item(
     Ok(())
 }
 
-/// Extends live session leases. The answer is how many.
-pub(crate) struct RenewSessions {
-    pub(crate) owner_ids: BTreeSet<String>,
-    pub(crate) extend_for: Duration,
-    pub(crate) idle_timeout: Duration,
-    pub(crate) called: ClockReading,
-}
-
-impl Verb for RenewSessions {
-    type Answer = usize;
-    const NAME: &'static str = "renew_session_lock";
-    const ORDER: BatchOrder = BatchOrder::Renewal;
-
-    fn run(&self, scope: &mut Scope<'_>) -> Result<usize, VerbFailure> {
-        let mut renew = scope.conn.prepare_cached(RENEW_LEASE)?;
-        let until_ms = scope.now.wall_after(self.extend_for);
-        let active_since_ms = self.called.wall_ms.saturating_sub(stored_ms(length_ms(self.idle_timeout)));
-        let lease_ms = stored_ms(length_ms(self.extend_for));
-        let mut renewed = 0;
-        for owner_id in &self.owner_ids {
-            renewed +=
-                renew.execute(params![owner_id, until_ms, self.called.wall_ms, active_since_ms, lease_ms])?;
-        }
-        Ok(renewed)
+/// Extends the live leases of these owners. Returns how many.
+fn renew_sessions(
+    scope: &Scope<'_>,
+    sessions: &SessionRenewal,
+    called: ClockReading,
+) -> Result<usize, VerbFailure> {
+    let mut renew = scope.conn.prepare_cached(RENEW_LEASE)?;
+    let until_ms = scope.now.wall_after(sessions.extend_for);
+    let active_since_ms = called.wall_ms.saturating_sub(stored_ms(length_ms(sessions.idle_timeout)));
+    let lease_ms = stored_ms(length_ms(sessions.extend_for));
+    let mut renewed = 0;
+    // An owner that is named twice counts once.
+    for owner_id in BTreeSet::from_iter(&sessions.owner_ids) {
+        renewed += renew.execute(params![owner_id, until_ms, called.wall_ms, active_since_ms, lease_ms])?;
     }
+    Ok(renewed)
 }

@@ -1,4 +1,6 @@
-//! `cleanup_orphaned_sessions`: expired sessions are deleted.
+//! `sweep`: expired sessions are deleted.
+
+use everturn_provider::store::Swept;
 
 use crate::operation::{BatchOrder, Scope, Verb, VerbFailure};
 
@@ -6,14 +8,15 @@ const DELETE_EXPIRED: &str = "DELETE FROM sessions WHERE (lease_until_ms <= ?1 O
      AND NOT EXISTS (SELECT 1 FROM worker_queue WHERE worker_queue.session_id = sessions.session_id)";
 
 /// Deletes expired sessions without queued activities.
-pub(crate) struct Sweep;
+pub(crate) struct SweepSessions;
 
-impl Verb for Sweep {
-    type Answer = usize;
-    const NAME: &'static str = "cleanup_orphaned_sessions";
+impl Verb for SweepSessions {
+    type Answer = Swept;
+    const NAME: &'static str = "sweep";
     const ORDER: BatchOrder = BatchOrder::NewWork;
 
-    fn run(&self, scope: &mut Scope<'_>) -> Result<usize, VerbFailure> {
-        Ok(scope.conn.prepare_cached(DELETE_EXPIRED)?.execute([scope.now.wall_ms])?)
+    fn run(&self, scope: &mut Scope<'_>) -> Result<Swept, VerbFailure> {
+        let deleted = scope.conn.prepare_cached(DELETE_EXPIRED)?.execute([scope.now.wall_ms])?;
+        Ok(Swept::new(deleted))
     }
 }

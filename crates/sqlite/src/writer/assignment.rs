@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use everturn_provider::{LockKind, LockRenewal};
+use everturn_provider::store::{LockKind, LockRenewal, Renewal};
 
 use crate::due;
 use crate::fetch_turns::{self, Candidate};
 use crate::fetch_work;
 use crate::operation::{BatchOrder, Verb, VerbFailure};
 use crate::orchestrator_queue;
-use crate::renew::RenewLocks;
+use crate::renew::Renew;
 use crate::writer::Writer;
 use crate::writer::batch::{Assignments, WriterBatch};
 use crate::writer::connection::BatchLoss;
@@ -228,10 +228,10 @@ impl Writer {
         let assigned_at = assigned_at.chain(batch.late.work.iter().map(|(_, work)| work.at));
         let called = assigned_at.min_by_key(|at| at.monotonic).unwrap_or_else(|| self.db.now());
         let turns = batch.late.turns.iter();
-        let turns = turns.map(|(_, turn)| renewal(LockKind::Orchestration, &turn.token, turn.lock_ms));
+        let turns = turns.map(|(_, turn)| lock_renewal(LockKind::Orchestration, &turn.token, turn.lock_ms));
         let work = batch.late.work.iter();
-        let work = work.map(|(_, work)| renewal(LockKind::WorkItem, &work.token, work.lock_ms));
-        let verb = RenewLocks { renewals: turns.chain(work).collect(), called };
+        let work = work.map(|(_, work)| lock_renewal(LockKind::WorkItem, &work.token, work.lock_ms));
+        let verb = Renew { renewal: Renewal::of_locks(turns.chain(work).collect()), called };
         let (kept, effects) = self.db.run_whole(true, |scope| kept(verb.run(scope).map(|_| ())))?;
         if kept {
             batch.absorb(effects, &mut self.schedule);
@@ -260,7 +260,7 @@ impl Writer {
     }
 }
 
-fn renewal(kind: LockKind, token: &str, lock_ms: u64) -> LockRenewal {
+fn lock_renewal(kind: LockKind, token: &str, lock_ms: u64) -> LockRenewal {
     LockRenewal { kind, token: token.to_owned(), extend_for: Duration::from_millis(lock_ms) }
 }
 

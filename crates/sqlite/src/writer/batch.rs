@@ -12,7 +12,7 @@ use crate::fetch_turns::{AssignedTurn, TurnAnswer};
 use crate::fetch_work::{AssignedWork, WorkAnswer};
 use crate::locks;
 use crate::operation::{Effects, Operation};
-use crate::parked_fetches::{TurnFetch, WorkFetch, answer_none};
+use crate::parked_fetches::{ParkedTurnFetch, ParkedWorkFetch, answer_none};
 use crate::return_unread::{UnreadGuard, UnreadWork};
 use crate::writer::connection::BatchLoss;
 use crate::writer::schedule::{Schedule, WorkHints};
@@ -21,8 +21,8 @@ use crate::writer::{BatchLimits, Writer};
 /// Work that was assigned to parked fetches.
 #[derive(Default)]
 pub(crate) struct Assignments {
-    pub(crate) turns: Vec<(TurnFetch, AssignedTurn)>,
-    pub(crate) work: Vec<(WorkFetch, AssignedWork)>,
+    pub(crate) turns: Vec<(ParkedTurnFetch, AssignedTurn)>,
+    pub(crate) work: Vec<(ParkedWorkFetch, AssignedWork)>,
 }
 
 impl Assignments {
@@ -54,8 +54,8 @@ pub(crate) struct WriterBatch {
     /// Work of an earlier batch whose lock is renewed in this one before the fetch is answered.
     pub(crate) late: Assignments,
     /// Fetches that took their one look and found nothing.
-    pub(crate) no_turn: Vec<TurnFetch>,
-    pub(crate) no_work: Vec<WorkFetch>,
+    pub(crate) no_turn: Vec<ParkedTurnFetch>,
+    pub(crate) no_work: Vec<ParkedWorkFetch>,
     pub(crate) effects: Effects,
     /// Turns that were answered before the commit and whose own commit is outstanding.
     pub(crate) early: HashSet<String>,
@@ -258,14 +258,14 @@ impl Writer {
         }
     }
 
-    pub(crate) fn answer_turn(&self, fetch: TurnFetch, turn: AssignedTurn) {
+    pub(crate) fn answer_turn(&self, fetch: ParkedTurnFetch, turn: AssignedTurn) {
         let unread = UnreadWork::Turn { token: turn.token.clone() };
         let guard = UnreadGuard::new(Arc::clone(&self.commands), unread);
         // If the caller no longer listens, dropping the answer returns the instance.
         drop(fetch.reply.send(Ok(Some(TurnAnswer { turn, guard }))));
     }
 
-    pub(crate) fn answer_work(&self, fetch: WorkFetch, work: AssignedWork) {
+    pub(crate) fn answer_work(&self, fetch: ParkedWorkFetch, work: AssignedWork) {
         let unread = UnreadWork::Activity { token: work.token.clone(), lease: work.lease.clone() };
         let guard = UnreadGuard::new(Arc::clone(&self.commands), unread);
         // If the caller no longer listens, dropping the answer returns the activity.

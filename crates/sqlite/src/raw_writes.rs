@@ -1,13 +1,32 @@
-//! Raw appends for tests and tools: events without a turn, activities without a turn.
+//! Writes that bypass the engine, for tests and tools: events and activities without a turn.
 
-use everturn_core::Event;
+use async_trait::async_trait;
+use everturn_core::{Event, WorkItem};
 use everturn_provider::ProviderError;
+use everturn_provider::store::RawWrites;
 use rusqlite::{OptionalExtension, params};
 
 use crate::history::{self, HistoryDelta, stored_id};
 use crate::operation::{BatchOrder, Scope, Verb, VerbFailure};
 use crate::orchestrator_queue;
+use crate::provider::SqliteProvider;
 use crate::worker_queue::StoredActivity;
+
+#[async_trait]
+impl RawWrites for SqliteProvider {
+    async fn append_events(
+        &self,
+        instance: &str,
+        execution_id: u64,
+        new_events: Vec<Event>,
+    ) -> Result<(), ProviderError> {
+        self.call(AppendEvents::encode(instance, execution_id, &new_events)?).await
+    }
+
+    async fn enqueue_work(&self, item: WorkItem) -> Result<(), ProviderError> {
+        self.call(EnqueueWork(StoredActivity::encode(EnqueueWork::NAME, &item)?)).await
+    }
+}
 
 /// Appends events to an execution.
 pub(crate) struct AppendEvents {
@@ -17,7 +36,7 @@ pub(crate) struct AppendEvents {
 }
 
 impl AppendEvents {
-    pub(crate) fn encode(instance: &str, execution_id: u64, events: &[Event]) -> Result<Self, ProviderError> {
+    fn encode(instance: &str, execution_id: u64, events: &[Event]) -> Result<Self, ProviderError> {
         Ok(Self {
             instance_id: instance.to_owned(),
             execution_id: stored_id(Self::NAME, "execution id", execution_id)?,
@@ -34,7 +53,7 @@ const NOTE_APPENDED: &str =
 
 impl Verb for AppendEvents {
     type Answer = ();
-    const NAME: &'static str = "append_with_execution";
+    const NAME: &'static str = "append_events";
     const ORDER: BatchOrder = BatchOrder::NewWork;
     const WRITES_BEFORE_REFUSAL: bool = true;
 
@@ -69,11 +88,11 @@ fn first_half(random: u128) -> [u8; 8] {
 }
 
 /// Puts an activity into the worker queue.
-pub(crate) struct AppendActivity(pub(crate) StoredActivity);
+pub(crate) struct EnqueueWork(pub(crate) StoredActivity);
 
-impl Verb for AppendActivity {
+impl Verb for EnqueueWork {
     type Answer = ();
-    const NAME: &'static str = "enqueue_for_worker";
+    const NAME: &'static str = "enqueue_work";
     const ORDER: BatchOrder = BatchOrder::NewWork;
 
     fn payload_bytes(&self) -> usize {
