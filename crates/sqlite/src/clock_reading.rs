@@ -1,19 +1,19 @@
-//! Moments and lengths of time as the database keeps them.
+//! Times and lengths of time as the database stores them.
 
 use std::time::Duration;
 
 use everturn_provider::Clock;
 
-/// Both clocks at one moment.
+/// Both clocks, read at the same time.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Moment {
+pub(crate) struct ClockReading {
     /// Wall time in milliseconds since the epoch.
     pub(crate) wall_ms: i64,
     /// Monotonic time.
     pub(crate) monotonic: Duration,
 }
 
-impl Moment {
+impl ClockReading {
     pub(crate) fn of(clock: &dyn Clock) -> Self {
         Self { wall_ms: stored_ms(clock.wall_ms()), monotonic: clock.monotonic() }
     }
@@ -24,7 +24,7 @@ impl Moment {
     }
 }
 
-/// A length of time in whole milliseconds, rounded up: nothing ends early.
+/// A length of time in whole milliseconds, rounded up, so that nothing ends early.
 pub(crate) fn length_ms(length: Duration) -> u64 {
     u64::try_from(length.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }

@@ -1,53 +1,55 @@
-//! `ack_orchestration_item` and `commit_turn`: everything a turn decided, whole or not at all.
+//! `commit_turn`: everything that a turn decided, in one transaction.
 
-use everturn_core::{Bug, Event, EventKind, WorkItem, planted};
-use everturn_provider::{
-    CheckIn, ExecutionMetadata, ProviderError, ScheduledActivityIdentifier, Stamp, TurnCommit,
-};
+use std::time::Duration;
+
+use everturn_core::{Event, EventKind, ExecutionStatus};
+use everturn_provider::store::{CheckIn, ExecutionUpdate, Stamp, TurnCommit};
+use everturn_provider::{Clock, ProviderError, ScheduledActivityIdentifier};
 use rusqlite::{OptionalExtension, params};
 
+use crate::clock_reading::ClockReading;
 use crate::columns;
-use crate::enqueue::Activity;
-use crate::history::{self, Delta};
-use crate::inbox::{self, Message};
+use crate::history::{self, HistoryDelta};
 use crate::kv::{self, KvChange};
 use crate::locks::{self, StoredLock, row_of, unknown_token};
-use crate::moment::Moment;
-use crate::operation::{Failure, Order, Scope, Verb};
+use crate::operation::{BatchOrder, Scope, Verb, VerbFailure};
+use crate::orchestrator_queue::{self, StoredMessage};
+use crate::worker_queue::StoredActivity;
 
-/// A turn, encoded.
+/// A turn as it is stored.
 pub(crate) struct CommitTurn {
     lock_token: String,
     execution_id: i64,
-    delta: Delta,
+    delta: HistoryDelta,
     kv_changes: Vec<KvChange>,
     custom_status: Option<Option<String>>,
-    activities: Vec<Activity>,
-    messages: Vec<Message>,
-    metadata: ExecutionMetadata,
+    activities: Vec<StoredActivity>,
+    /// Each with how long it stays invisible; a timer becomes visible at its fire time.
+    messages: Vec<(StoredMessage, Option<Duration>)>,
+    update: ExecutionUpdate,
     cancelled: Vec<(String, i64, i64)>,
     base: Option<Stamp>,
     stamp: Stamp,
     check_in: Option<CheckIn>,
     payload_bytes: usize,
-    called: Moment,
+    called: ClockReading,
 }
 
 impl CommitTurn {
-    /// Encodes a turn; refuses what does not belong where it was put.
-    pub(crate) fn encode(commit: &TurnCommit, called: Moment) -> Result<Self, ProviderError> {
+    /// Encodes a turn; refuses items that do not belong into their queue.
+    pub(crate) fn encode(commit: &TurnCommit, clock: &dyn Clock) -> Result<Self, ProviderError> {
         let operation = <Self as Verb>::NAME;
-        let delta = Delta::encode(operation, &commit.history_delta)?;
-        check_status(operation, commit.metadata.status.as_deref())?;
-        let activities: Vec<Activity> = commit
-            .worker_items
+        let delta = HistoryDelta::encode(operation, &commit.history_delta)?;
+        let activities = commit.worker_items.iter().map(|work| StoredActivity::encode(operation, &work.item));
+        let activities = activities.collect::<Result<Vec<_>, _>>()?;
+        let messages = commit
+            .orchestrator_items
             .iter()
-            .map(|item| Activity::encode(operation, item))
-            .collect::<Result<_, _>>()?;
-        let messages = encode_messages(operation, &commit.orchestrator_items)?;
+            .map(|message| Ok((StoredMessage::encode(operation, &message.item)?, message.delay)))
+            .collect::<Result<Vec<_>, ProviderError>>()?;
         let payload_bytes = delta.bytes()
-            + activities.iter().map(Activity::bytes).sum::<usize>()
-            + messages.iter().map(|message| message.work_item.len()).sum::<usize>();
+            + activities.iter().map(StoredActivity::bytes).sum::<usize>()
+            + messages.iter().map(|(message, _)| message.work_item.len()).sum::<usize>();
         Ok(Self {
             lock_token: commit.lock_token.clone(),
             execution_id: history::stored_id(operation, "execution id", commit.execution_id)?,
@@ -56,26 +58,19 @@ impl CommitTurn {
             delta,
             activities,
             messages,
-            metadata: commit.metadata.clone(),
+            update: commit.update.clone(),
             cancelled: commit.cancelled_activities.iter().filter_map(stored_identity).collect(),
             base: commit.base,
-            stamp: commit.stamp,
+            stamp: commit.stamp.unwrap_or_else(|| drawn_stamp(clock)),
             check_in: commit.check_in.clone(),
             payload_bytes,
-            called,
+            called: ClockReading::of(clock),
         })
     }
 }
 
-fn check_status(operation: &str, status: Option<&str>) -> Result<(), ProviderError> {
-    match status {
-        None | Some("Running" | "Completed" | "Failed" | "ContinuedAsNew") => Ok(()),
-        Some(other) => Err(ProviderError::permanent(operation, format!("{other} is not a status"))),
-    }
-}
-
-fn encode_messages(operation: &str, items: &[WorkItem]) -> Result<Vec<Message>, ProviderError> {
-    items.iter().map(|item| Message::encode(operation, item)).collect()
+fn drawn_stamp(clock: &dyn Clock) -> Stamp {
+    Stamp(u64::try_from(clock.random_u128() >> 64).unwrap_or(0))
 }
 
 fn last_custom_status(events: &[Event]) -> Option<Option<String>> {
@@ -85,7 +80,7 @@ fn last_custom_status(events: &[Event]) -> Option<Option<String>> {
     })
 }
 
-/// An identity that does not fit into the table names no row.
+/// The identity as it is stored; an identity that does not fit into the table has no row.
 fn stored_identity(activity: &ScheduledActivityIdentifier) -> Option<(String, i64, i64)> {
     let execution_id = i64::try_from(activity.execution_id).ok()?;
     let activity_id = i64::try_from(activity.activity_id).ok()?;
@@ -114,7 +109,8 @@ const CREATE_AND_RELEASE: &str = "UPDATE instances SET orchestration_name = ?6, 
      turn_stamp = ?2, updated_at_ms = ?3, \
      lock_token = NULL, locked_until_ms = NULL, lock_ms = NULL, ready_seq = ?5 WHERE instance_key = ?1";
 
-struct Instance {
+/// The instance row, as far as a commit needs it.
+struct CommittedInstance {
     id: String,
     lock: StoredLock,
     stamp: Option<i64>,
@@ -124,14 +120,14 @@ struct Instance {
 
 impl Verb for CommitTurn {
     type Answer = ();
-    const NAME: &'static str = "ack_orchestration_item";
-    const ORDER: Order = Order::Holder;
+    const NAME: &'static str = "commit_turn";
+    const ORDER: BatchOrder = BatchOrder::LockHolder;
 
     fn payload_bytes(&self) -> usize {
         self.payload_bytes
     }
 
-    fn run(&self, scope: &mut Scope<'_>) -> Result<(), Failure> {
+    fn run(&self, scope: &mut Scope<'_>) -> Result<(), VerbFailure> {
         let token = &self.lock_token;
         let key = row_of(token).ok_or_else(|| unknown_token(token))?;
         let instance = find(scope, key)?.ok_or_else(|| unknown_token(token))?;
@@ -148,12 +144,9 @@ impl Verb for CommitTurn {
         history::check_new(scope.conn, key, self.execution_id, &self.delta)?;
         scope.conn.prepare_cached(DELETE_TAGGED)?.execute([key])?;
         self.write_execution(scope, key)?;
-        if planted(Bug::SplitCommit) {
-            scope.conn.execute_batch("COMMIT; BEGIN IMMEDIATE")?;
-        }
         self.write_queues(scope)?;
         let names = self.names();
-        // From the first event of the first execution on, messages need no start among them.
+        // Once the first execution has a start event, messages need no start message among them.
         let startable =
             instance.startable || names.is_some() || (self.delta.has_start() && self.execution_id == 1);
         let oldest: Option<i64> = if startable {
@@ -165,7 +158,7 @@ impl Verb for CommitTurn {
         let now_ms = scope.now.wall_ms;
         match names {
             Some((name, version)) if !instance.created => {
-                let parent = &self.metadata.parent_instance_id;
+                let parent = &self.update.parent_instance_id;
                 scope.conn.prepare_cached(CREATE_AND_RELEASE)?.execute(params![
                     key,
                     stamp,
@@ -193,7 +186,7 @@ impl Verb for CommitTurn {
         }
         scope.effects.turns |= oldest.is_some();
         if !startable {
-            inbox::refresh(scope, key)?;
+            orchestrator_queue::refresh(scope, key)?;
         }
         scope.effects.ended_turns.insert(key);
         scope.effects.released.push(token.clone());
@@ -211,43 +204,43 @@ impl Verb for CommitTurn {
 }
 
 impl CommitTurn {
-    /// Whether somebody who watches the instance could see a difference: most turns only go on.
+    /// Whether a client that watches the instance could see a difference. Most turns change nothing that clients see.
     fn is_visible(&self) -> bool {
-        self.metadata.status.is_some()
+        self.update.status.is_some()
             || self.delta.has_outcome()
             || self.custom_status.is_some()
             || !self.kv_changes.is_empty()
     }
 
-    /// The name and version it gives the instance.
+    /// The name and version that the turn gives the instance.
     fn names(&self) -> Option<(&str, &str)> {
-        self.metadata.orchestration_name.as_deref().zip(self.metadata.orchestration_version.as_deref())
+        self.update.orchestration_name.as_deref().zip(self.update.orchestration_version.as_deref())
     }
 
-    fn write_execution(&self, scope: &Scope<'_>, key: i64) -> Result<(), Failure> {
+    fn write_execution(&self, scope: &Scope<'_>, key: i64) -> Result<(), VerbFailure> {
         let conn = scope.conn;
-        let pin = self.metadata.pinned_engine_version.as_ref().map(ToString::to_string);
+        let pin = self.update.pinned_engine_version.as_ref().map(ToString::to_string);
         history::append(conn, key, self.execution_id, scope.now.wall_ms, &self.delta, pin)?;
         if let Some(status) = &self.custom_status {
             conn.prepare_cached(SET_CUSTOM_STATUS)?.execute(params![key, status])?;
         }
         kv::apply(conn, key, &self.kv_changes)?;
-        if let Some(status) = self.metadata.status.as_deref() {
+        if let Some(status) = self.update.status {
             conn.prepare_cached(END_EXECUTION)?.execute(params![
                 key,
                 self.execution_id,
-                status,
-                self.metadata.output,
+                status.as_str(),
+                self.update.output,
                 scope.now.wall_ms
             ])?;
-            if status != "Running" {
+            if status != ExecutionStatus::Running {
                 kv::merge(conn, key)?;
             }
         }
         Ok(())
     }
 
-    fn write_queues(&self, scope: &mut Scope<'_>) -> Result<(), Failure> {
+    fn write_queues(&self, scope: &mut Scope<'_>) -> Result<(), VerbFailure> {
         for activity in &self.activities {
             activity.insert(scope)?;
         }
@@ -256,19 +249,20 @@ impl CommitTurn {
             let removed = cancel.execute(params![instance_id, execution_id, activity_id])?;
             scope.effects.removed |= removed > 0;
         }
-        for message in &self.messages {
-            inbox::insert(scope, message, message.fire_at_ms)?;
+        for (message, delay) in &self.messages {
+            let visible_at_ms = message.fire_at_ms.or_else(|| delay.map(|delay| scope.now.wall_after(delay)));
+            orchestrator_queue::insert(scope, message, visible_at_ms)?;
         }
         Ok(())
     }
 }
 
-fn find(scope: &Scope<'_>, key: i64) -> Result<Option<Instance>, Failure> {
+fn find(scope: &Scope<'_>, key: i64) -> Result<Option<CommittedInstance>, VerbFailure> {
     Ok(scope
         .conn
         .prepare_cached(SELECT_INSTANCE)?
         .query_row([key], |row| {
-            Ok(Instance {
+            Ok(CommittedInstance {
                 id: columns::text(row, 0)?.unwrap_or_default(),
                 lock: StoredLock::of(row, 1)?,
                 stamp: row.get(3)?,

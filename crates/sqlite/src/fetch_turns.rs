@@ -1,46 +1,43 @@
-//! `fetch_orchestration_item` and `fetch_turn`: the writer locks an instance and tags its messages; the fetch itself reads
-//! the history afterwards and decodes.
+//! `fetch_turns`: the writer locks an instance and tags its messages; the fetch then reads the history and decodes.
 
 use std::pin::pin;
-use std::sync::Arc;
 use std::time::Duration;
 
 use everturn_core::{Event, EventKind, WorkItem};
-use everturn_provider::{
-    DispatcherCapabilityFilter, FetchedTurn, LentInstance, LockKind, OrchestrationItem, ProviderError, Stamp,
-    WarmView,
-};
+use everturn_provider::store::{FetchedTurn, LentInstance, LockKind, LockRenewal, Renewal, Stamp, TurnFetch};
+use everturn_provider::{OrchestrationItem, ProviderError};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Row, params};
 use semver::Version;
 
+use crate::clock_reading::{ClockReading, length_ms, stored_ms, unsigned};
 use crate::columns;
-use crate::hand_back::HandBackGuard;
-use crate::inbox;
+use crate::command_queue::Command;
 use crate::kv;
 use crate::locks::{self, new_token, row_of};
-use crate::moment::{Moment, length_ms, stored_ms, unsigned};
-use crate::operation::{Failure, Scope};
+use crate::operation::{Scope, VerbFailure};
+use crate::orchestrator_queue;
+use crate::parked_fetches::ParkedTurnFetch;
 use crate::provider::SqliteProvider;
 use crate::read;
-use crate::waiters::TurnWaiter;
-use crate::writer::Letter;
+use crate::renew::Renew;
+use crate::return_unread::UnreadGuard;
 
-/// An instance that could be handed out.
+/// A ready instance.
 pub(crate) struct Candidate {
     pub(crate) key: i64,
     pub(crate) ready_seq: i64,
     pub(crate) instance_id: String,
-    /// Whether its row has an id at all.
+    /// Whether its row has an instance id.
     is_named: bool,
-    origin: Origin,
+    origin: NameOrigin,
     stamp: Option<Stamp>,
-    /// The pin of its execution, or why it cannot be read.
+    /// The pinned version of its execution, or why it cannot be read.
     pin: Result<Option<Version>, String>,
 }
 
 impl Candidate {
-    /// The pin, if it has a readable one.
+    /// The pinned version, if it has a readable one.
     pub(crate) fn pin(&self) -> Option<&Version> {
         self.pin.as_ref().ok().and_then(Option::as_ref)
     }
@@ -48,7 +45,7 @@ impl Candidate {
 
 /// Where the name of an instance's orchestration is found.
 #[derive(Debug, Clone)]
-enum Origin {
+enum NameOrigin {
     /// In its row.
     Row { name: String, version: String, execution_id: i64 },
     /// In the start event of its first execution.
@@ -57,7 +54,7 @@ enum Origin {
     Message { fresh: bool },
 }
 
-impl Origin {
+impl NameOrigin {
     fn execution_id(&self) -> i64 {
         match self {
             Self::Row { execution_id, .. } => *execution_id,
@@ -66,31 +63,31 @@ impl Origin {
     }
 }
 
-/// Why a history that was found under an instance's name is not that instance's.
-fn misfit(instance_id: &str, history: &[Event]) -> Option<String> {
+/// Says why a history that is stored for this instance belongs to another one.
+fn misplaced(instance_id: &str, history: &[Event]) -> Option<String> {
     let stranger = history.first().filter(|event| event.instance_id != instance_id)?;
     Some(format!("instance {instance_id:?} has the history of instance {:?}", stranger.instance_id))
 }
 
-/// An instance as it was locked for a waiter.
+/// An instance that was locked for a fetch.
 pub(crate) struct AssignedTurn {
     pub(crate) token: String,
-    pub(crate) at: Moment,
+    pub(crate) at: ClockReading,
     pub(crate) lock_ms: u64,
     pub(crate) lent: Option<LentInstance>,
     key: i64,
     instance_id: String,
-    origin: Origin,
+    origin: NameOrigin,
     stamp: Option<Stamp>,
     damage: Option<String>,
     messages: Vec<(i64, Vec<u8>)>,
     attempt_count: u32,
 }
 
-/// What the writer answers: dropped unread, the instance is handed back.
+/// What the writer answers. If it is dropped unread, the instance returns to the queue.
 pub(crate) struct TurnAnswer {
     pub(crate) turn: AssignedTurn,
-    pub(crate) guard: HandBackGuard,
+    pub(crate) guard: UnreadGuard,
 }
 
 const SELECT_CANDIDATES: &str = "SELECT i.instance_key, i.ready_seq, i.instance_id, i.orchestration_name, \
@@ -110,47 +107,47 @@ pub(crate) fn candidates(conn: &Connection, after: i64, limit: i64) -> rusqlite:
     conn.prepare_cached(SELECT_CANDIDATES)?.query_map([after, limit], candidate)?.collect()
 }
 
-/// Reads a candidate, whatever is in its columns: a damaged instance comes as such.
+/// Reads a candidate whatever its columns hold: a damaged instance is fetched as such.
 fn candidate(row: &Row<'_>) -> rusqlite::Result<Candidate> {
     let created = row.get_ref(5)? != ValueRef::Null;
     let (execution_id, startable) = (columns::integer(row, 5)?, columns::flag(row, 7)?);
     let origin = match (execution_id, startable) {
         (Some(execution_id), _) => {
             let name = columns::text(row, 3)?.unwrap_or_default();
-            Origin::Row { name, version: columns::text(row, 4)?.unwrap_or_default(), execution_id }
+            NameOrigin::Row { name, version: columns::text(row, 4)?.unwrap_or_default(), execution_id }
         }
-        (None, true) => Origin::History,
-        (None, false) => Origin::Message { fresh: row.get_ref(6)? == ValueRef::Null },
+        (None, true) => NameOrigin::History,
+        (None, false) => NameOrigin::Message { fresh: row.get_ref(6)? == ValueRef::Null },
     };
     let pin = match columns::text(row, 8)? {
         _ if created && execution_id.is_none() => Err("current execution is damaged".to_owned()),
-        // The turn that made it the current one also made its row.
+        // The turn that made it the current execution also inserted its row.
         _ if created && columns::flag(row, 9)? => Err("the current execution is missing".to_owned()),
         None => Ok(None),
         Some(text) => {
             Version::parse(&text).map(Some).map_err(|error| format!("pinned version {text:?}: {error}"))
         }
     };
-    let stamp = columns::integer(row, 6)?.filter(|_| !matches!(origin, Origin::Message { .. }));
+    // An instance without a history has no stamp to compare.
+    let stamp = columns::integer(row, 6)?.filter(|_| !matches!(origin, NameOrigin::Message { .. }));
     Ok(Candidate {
         key: row.get(0)?,
-        // What is no number comes after all numbers.
+        // A damaged number comes last.
         ready_seq: columns::integer(row, 1)?.unwrap_or(i64::MAX),
         is_named: row.get_ref(2)? != ValueRef::Null,
         instance_id: columns::text(row, 2)?.unwrap_or_default(),
-        // Without a history there is nothing that could have moved.
         stamp: stamp.map(|stamp| Stamp(stamp.cast_unsigned())),
         origin,
         pin,
     })
 }
 
-/// Locks an instance for a waiter and tags its visible messages.
+/// Locks an instance for a fetch and tags its visible messages.
 pub(crate) fn assign(
     scope: &mut Scope<'_>,
     candidate: &Candidate,
-    waiter: &TurnWaiter,
-) -> Result<Option<AssignedTurn>, Failure> {
+    fetch: &ParkedTurnFetch,
+) -> Result<Option<AssignedTurn>, VerbFailure> {
     let key = candidate.key;
     if !candidate.is_named {
         return Err(ProviderError::damaged("", format!("instance row {key} names no instance")).into());
@@ -167,20 +164,20 @@ pub(crate) fn assign(
         }
     }
     if messages.is_empty() {
-        inbox::refresh(scope, key)?;
+        orchestrator_queue::refresh(scope, key)?;
         return Ok(None);
     }
     let token = new_token(scope.clock, key);
-    let lock_ms = length_ms(waiter.lock_timeout);
+    let lock_ms = length_ms(fetch.lock_timeout);
     scope.conn.prepare_cached(LOCK_INSTANCE)?.execute(params![
         key,
         token,
-        scope.now.wall_after(waiter.lock_timeout),
+        scope.now.wall_after(fetch.lock_timeout),
         stored_ms(lock_ms)
     ])?;
     scope.conn.prepare_cached(TAG_MESSAGES)?.execute([key])?;
     scope.effects.held.push((token.clone(), scope.now, lock_ms));
-    let lent = match (&waiter.warm, candidate.stamp, &candidate.pin) {
+    let lent = match (&fetch.warm, candidate.stamp, &candidate.pin) {
         (Some(warm), Some(stamp), Ok(_)) => {
             warm.lend(&candidate.instance_id, unsigned(candidate.origin.execution_id()), stamp)
         }
@@ -201,69 +198,76 @@ pub(crate) fn assign(
     }))
 }
 
-/// The whole verb, from the caller's side.
+/// Parks a fetch in the writer, then reads and decodes what it was assigned.
 pub(crate) async fn fetch(
     provider: &SqliteProvider,
-    lock_timeout: Duration,
-    poll_timeout: Duration,
-    filter: Option<&DispatcherCapabilityFilter>,
-    warm: Option<Arc<dyn WarmView>>,
-) -> Result<Option<FetchedTurn>, ProviderError> {
-    let range = match filter {
+    fetch: &TurnFetch,
+) -> Result<Vec<FetchedTurn>, ProviderError> {
+    let range = match &fetch.filter {
         None => None,
         Some(filter) => match filter.supported_engine_versions.first() {
             Some(range) => Some(range.clone()),
             None => {
-                // Nothing is supported: nothing will ever come.
-                tokio::time::sleep(poll_timeout).await;
-                return Ok(None);
+                // No version is supported: no instance fits.
+                tokio::time::sleep(fetch.poll_timeout).await;
+                return Ok(Vec::new());
             }
         },
     };
+    let (lock_timeout, warm) = (fetch.lock_timeout, fetch.warm.clone());
     let answer = provider
-        .wait_for(poll_timeout, |id, once, reply| {
-            Letter::FetchTurn(TurnWaiter { id, once, lock_timeout, range, warm, reply })
+        .park::<ParkedTurnFetch>(fetch.poll_timeout, |id, once, reply| {
+            Command::FetchTurn(ParkedTurnFetch { id, once, lock_timeout, range, warm, reply })
         })
         .await?;
-    let Some(TurnAnswer { turn, mut guard }) = answer else { return Ok(None) };
-    let token = turn.token.clone();
-    let fetched = within_lock(provider, &token, lock_timeout, complete(provider, turn)).await?;
+    let Some(TurnAnswer { turn, mut guard }) = answer else { return Ok(Vec::new()) };
+    let (token, locked_at) = (turn.token.clone(), turn.at);
+    let completing = complete(provider, turn);
+    let (mut fetched, renewed_at) = within_lock(provider, &token, lock_timeout, completing).await?;
+    fetched.lock_left = locks::left(renewed_at.unwrap_or(locked_at), provider.now(), lock_timeout);
     guard.disarm();
-    Ok(Some(fetched))
+    Ok(vec![fetched])
 }
 
-/// However short a lock is, it is not renewed more often.
+/// The shortest pause between two renewals, however short the lock is.
 const RENEWAL_MIN: Duration = Duration::from_millis(10);
 
-/// Renews the lock while a long history is read: whoever gets the answer counts the whole lock from then on. If that is
-/// refused the commit will be too; until then there is nothing to be lost.
+/// Renews the lock while a long history is read, and returns when that was last done. If a renewal is refused, the commit
+/// of the turn will be too.
 async fn within_lock<T>(
     provider: &SqliteProvider,
     token: &str,
     lock_timeout: Duration,
     read: impl Future<Output = Result<T, ProviderError>>,
-) -> Result<T, ProviderError> {
-    let renew = || provider.renew_one(LockKind::Orchestration, token, lock_timeout);
-    let mut counts_from = provider.now();
+) -> Result<(T, Option<ClockReading>), ProviderError> {
+    let renew = || {
+        let token = token.to_owned();
+        let lock = LockRenewal { kind: LockKind::Orchestration, token, extend_for: lock_timeout };
+        provider.call(Renew { renewal: Renewal::of_locks(vec![lock]), called: provider.now() })
+    };
+    let began = provider.now();
+    let mut renewed_at = None;
     let mut read = pin!(read);
     loop {
         tokio::select! {
             biased;
             outcome = &mut read => {
-                if locks::has_aged(counts_from, provider.now(), length_ms(lock_timeout)) {
+                let now = provider.now();
+                if locks::has_aged(renewed_at.unwrap_or(began), now, length_ms(lock_timeout)) {
+                    renewed_at = Some(now);
                     drop(renew().await);
                 }
-                return outcome;
+                return outcome.map(|outcome| (outcome, renewed_at));
             }
             () = tokio::time::sleep((lock_timeout / 3).max(RENEWAL_MIN)) => {
-                counts_from = provider.now();
+                renewed_at = Some(provider.now());
                 drop(renew().await);
             }
         }
     }
 }
 
-/// Decodes the messages; a cold instance's history and key-value store are read now that the lock keeps them still.
+/// Decodes the messages; reads a cold instance's history and key-value store, which cannot change under the lock.
 async fn complete(provider: &SqliteProvider, turn: AssignedTurn) -> Result<FetchedTurn, ProviderError> {
     let AssignedTurn { token, lent, key, instance_id, origin, stamp, damage, attempt_count, .. } = turn;
     let execution_id = origin.execution_id();
@@ -272,11 +276,11 @@ async fn complete(provider: &SqliteProvider, turn: AssignedTurn) -> Result<Fetch
     let warm = lent.filter(|_| history_error.is_none());
     let mut history = Vec::new();
     let mut kv_snapshot = std::collections::HashMap::new();
-    if warm.is_none() && !matches!(origin, Origin::Message { fresh: true }) {
-        if !matches!(origin, Origin::Message { .. }) {
+    if warm.is_none() && !matches!(origin, NameOrigin::Message { fresh: true }) {
+        if !matches!(origin, NameOrigin::Message { .. }) {
             match read::events(provider, key, execution_id).await {
                 Ok(events) => {
-                    let damage = misfit(&instance_id, &events);
+                    let damage = misplaced(&instance_id, &events);
                     history_error = history_error.or(damage);
                     history = events;
                 }
@@ -290,7 +294,7 @@ async fn complete(provider: &SqliteProvider, turn: AssignedTurn) -> Result<Fetch
             read::check_custom_status(conn, key)?;
             kv::snapshot(conn, key)
         };
-        match provider.read_with("fetch_orchestration_item", read).await {
+        match provider.read_with("fetch_turns", read).await {
             Ok(snapshot) => kv_snapshot = snapshot,
             Err(error) if error.is_damaged() => {
                 let message =
@@ -301,13 +305,13 @@ async fn complete(provider: &SqliteProvider, turn: AssignedTurn) -> Result<Fetch
         }
     }
     let (orchestration_name, version) = match origin {
-        Origin::Row { name, version, .. } => (name, version),
-        Origin::History => {
+        NameOrigin::Row { name, version, .. } => (name, version),
+        NameOrigin::History => {
             let named = if warm.is_some() {
-                // Rare: no turn has named it yet. Memory has its history, but its name comes with the answer.
+                // Rare: no turn has named it yet. The warm copy has its history, but the answer must have its name.
                 match read::events(provider, key, execution_id).await {
                     Ok(events) => name_in_history(&events),
-                    // What memory has is whole; only the name is not found.
+                    // The warm copy is sound; only the name is not found.
                     Err(error) if error.is_damaged() => None,
                     Err(error) => return Err(error),
                 }
@@ -316,7 +320,7 @@ async fn complete(provider: &SqliteProvider, turn: AssignedTurn) -> Result<Fetch
             };
             named.or_else(|| name_in_messages(&messages)).unwrap_or_else(unknown)
         }
-        Origin::Message { .. } => name_in_messages(&messages).unwrap_or_else(unknown),
+        NameOrigin::Message { .. } => name_in_messages(&messages).unwrap_or_else(unknown),
     };
     if history_error.is_some() {
         history.clear();
@@ -331,7 +335,10 @@ async fn complete(provider: &SqliteProvider, turn: AssignedTurn) -> Result<Fetch
         history_error,
         kv_snapshot,
     };
-    Ok(FetchedTurn { item, lock_token: token, attempt_count, warm, stamp })
+    // How much of the lock is left is known when the answer is given.
+    let mut fetched = FetchedTurn::new(item, token, Duration::ZERO, attempt_count);
+    (fetched.warm, fetched.stamp) = (warm, stamp);
+    Ok(fetched)
 }
 
 fn decode_messages(stored: &[(i64, Vec<u8>)]) -> (Vec<WorkItem>, Option<String>) {
@@ -369,8 +376,8 @@ fn name_in_messages(messages: &[WorkItem]) -> Option<(String, String)> {
     })
 }
 
-/// Whether an assigned instance is still there and still locked with this token.
-pub(crate) fn is_held(scope: &Scope<'_>, token: &str) -> Result<bool, Failure> {
+/// Whether an assigned instance still exists and is locked with this token.
+pub(crate) fn is_held(scope: &Scope<'_>, token: &str) -> Result<bool, VerbFailure> {
     let Some(key) = row_of(token) else { return Ok(false) };
     Ok(locks::instance_lock(scope, key)?.is_some_and(|lock| lock.token.as_deref() == Some(token)))
 }
@@ -382,13 +389,14 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_lock_that_cannot_be_renewed_keeps_nobody_from_reading() {
+    async fn a_history_is_read_although_the_lock_cannot_be_renewed() {
         let provider = SqliteProvider::new_in_memory().await.unwrap();
         let reading = async {
             tokio::time::sleep(RENEWAL_MIN * 5).await;
             Ok("read")
         };
-        assert_eq!(within_lock(&provider, "1-never", Duration::ZERO, reading).await.unwrap(), "read");
+        let (read, _renewed_at) = within_lock(&provider, "1-never", Duration::ZERO, reading).await.unwrap();
+        assert_eq!(read, "read");
     }
 
     #[tokio::test]

@@ -1,26 +1,26 @@
-//! The orchestrator queue: messages, and whether their instance may be handed out.
+//! The orchestrator queue: messages as they are stored, and whether their instance is ready.
 
-use everturn_core::{Bug, WorkItem, kind_of, planted};
+use everturn_core::{WorkItem, kind_of};
 use everturn_provider::ProviderError;
 use rusqlite::{Connection, OptionalExtension, params};
 
+use crate::clock_reading::stored_ms;
 use crate::columns;
-use crate::moment::stored_ms;
-use crate::operation::{Failure, Scope};
+use crate::operation::{Scope, VerbFailure};
 
 /// A message as it is stored.
 #[derive(Debug)]
-pub(crate) struct Message {
+pub(crate) struct StoredMessage {
     pub(crate) instance_id: String,
     pub(crate) kind: &'static str,
     pub(crate) is_start: bool,
     pub(crate) is_queue_message: bool,
-    /// When it becomes visible by itself: a timer.
+    /// When a timer becomes visible.
     pub(crate) fire_at_ms: Option<i64>,
     pub(crate) work_item: String,
 }
 
-impl Message {
+impl StoredMessage {
     /// Encodes a message of the orchestrator queue; refuses an activity.
     pub(crate) fn encode(operation: &str, item: &WorkItem) -> Result<Self, ProviderError> {
         if matches!(item, WorkItem::ActivityExecute { .. }) {
@@ -44,19 +44,19 @@ impl Message {
     }
 }
 
-/// JSON text, or why there is none.
+/// JSON text, or the error of encoding it.
 pub(crate) fn encoded(operation: &str, json: serde_json::Result<String>) -> Result<String, ProviderError> {
     json.map_err(|error| ProviderError::permanent(operation, format!("encoding: {error}")).with_source(error))
 }
 
-const SELECT_INBOX: &str = "SELECT instance_key, startable, ready_seq IS NOT NULL, lock_token IS NOT NULL, orphaned \
+const SELECT_INSTANCE: &str = "SELECT instance_key, startable, ready_seq IS NOT NULL, lock_token IS NOT NULL, orphaned \
      FROM instances WHERE instance_id = ?1";
-const INSERT_INBOX: &str = "INSERT INTO instances (instance_id, orphaned) VALUES (?1, ?2)";
+const INSERT_INSTANCE: &str = "INSERT INTO instances (instance_id, orphaned) VALUES (?1, ?2)";
 const INSERT_MESSAGE: &str = "INSERT INTO orchestrator_queue (instance_key, kind, is_start, visible_at_ms, work_item) \
      VALUES (?1, ?2, ?3, ?4, ?5)";
 const MARK_READY: &str = "UPDATE instances SET ready_seq = ?2 WHERE instance_key = ?1";
 const CLEAR_ORPHANED: &str = "UPDATE instances SET orphaned = 0 WHERE instance_key = ?1";
-/// Computes anew whether an instance is ready, and whether its messages are orphans.
+/// Computes whether an instance is ready, and whether its messages are orphans.
 macro_rules! refresh_sql {
     ($condition:literal) => {
         concat!(
@@ -78,7 +78,7 @@ macro_rules! refresh_sql {
         )
     };
 }
-// An instance that is ready although a lock is in its row: the lock has expired.
+// If an instance is ready although a lock is in its row, the lock has expired.
 pub(crate) const REFRESH: &str = refresh_sql!(" AND (lock_token IS NULL OR ready_seq IS NOT NULL)");
 const EXPOSE: &str = refresh_sql!("");
 const SELECT_ORPHANED: &str = "SELECT instance_key FROM instances WHERE orphaned = 1 AND startable = 0 AND created_at_ms IS NULL AND lock_token IS NULL LIMIT 64";
@@ -88,26 +88,26 @@ const DELETE_EMPTY: &str = "DELETE FROM instances WHERE instance_key = ?1 AND cr
      AND NOT EXISTS (SELECT 1 FROM orchestrator_queue WHERE orchestrator_queue.instance_key = ?1)";
 
 /// What decides whether a new message makes its instance ready.
-struct Inbox {
+struct Receiver {
     key: i64,
     startable: bool,
     ready: bool,
     locked: bool,
     orphaned: bool,
-    /// This message is its first.
+    /// The message is its first.
     new: bool,
 }
 
 /// Puts a message into the queue, visible now or from `visible_at_ms` on.
 pub(crate) fn insert(
     scope: &mut Scope<'_>,
-    message: &Message,
+    message: &StoredMessage,
     visible_at_ms: Option<i64>,
-) -> Result<(), Failure> {
+) -> Result<(), VerbFailure> {
     let visible_at_ms = visible_at_ms.filter(|at_ms| *at_ms > scope.now.wall_ms).unwrap_or(0);
-    let inbox = find_or_create(scope.conn, message, visible_at_ms)?;
+    let receiver = find_or_create(scope.conn, message, visible_at_ms)?;
     scope.conn.prepare_cached(INSERT_MESSAGE)?.execute(params![
-        inbox.key,
+        receiver.key,
         message.kind,
         message.is_start,
         visible_at_ms,
@@ -116,27 +116,31 @@ pub(crate) fn insert(
     if visible_at_ms > 0 && !message.is_start {
         return Ok(());
     }
-    if inbox.startable || (inbox.new && message.is_start) {
-        if !inbox.locked && !inbox.ready && visible_at_ms == 0 {
+    if receiver.startable || (receiver.new && message.is_start) {
+        if !receiver.locked && !receiver.ready && visible_at_ms == 0 {
             let seq = scope.conn.last_insert_rowid();
-            let marked = scope.conn.prepare_cached(MARK_READY)?.execute(params![inbox.key, seq]);
-            scope.effects.new_turns |= unless_damaged(inbox.key, marked.map_err(Failure::from))?.is_some()
-                && !planted(Bug::LostWakeUp);
+            let marked = scope.conn.prepare_cached(MARK_READY)?.execute(params![receiver.key, seq]);
+            scope.effects.new_turns |=
+                unless_damaged(receiver.key, marked.map_err(VerbFailure::from))?.is_some();
         }
-    } else if message.is_queue_message && inbox.orphaned {
-        // The next fetch takes orphans away, even if it finds nothing else.
+    } else if message.is_queue_message && receiver.orphaned {
+        // The next fetch deletes orphans, even if it finds no instance.
         scope.effects.orphans = true;
     } else {
-        refresh(scope, inbox.key)?;
+        refresh(scope, receiver.key)?;
     }
     Ok(())
 }
 
-fn find_or_create(conn: &Connection, message: &Message, visible_at_ms: i64) -> Result<Inbox, Failure> {
+fn find_or_create(
+    conn: &Connection,
+    message: &StoredMessage,
+    visible_at_ms: i64,
+) -> Result<Receiver, VerbFailure> {
     let found = conn
-        .prepare_cached(SELECT_INBOX)?
+        .prepare_cached(SELECT_INSTANCE)?
         .query_row([&message.instance_id], |row| {
-            Ok(Inbox {
+            Ok(Receiver {
                 key: row.get(0)?,
                 startable: columns::flag(row, 1)?,
                 ready: columns::flag(row, 2)?,
@@ -146,12 +150,12 @@ fn find_or_create(conn: &Connection, message: &Message, visible_at_ms: i64) -> R
             })
         })
         .optional()?;
-    if let Some(inbox) = found {
-        return Ok(inbox);
+    if let Some(receiver) = found {
+        return Ok(receiver);
     }
     let orphaned = message.is_queue_message && visible_at_ms == 0;
-    conn.prepare_cached(INSERT_INBOX)?.execute(params![message.instance_id, orphaned])?;
-    Ok(Inbox {
+    conn.prepare_cached(INSERT_INSTANCE)?.execute(params![message.instance_id, orphaned])?;
+    Ok(Receiver {
         key: conn.last_insert_rowid(),
         startable: false,
         ready: false,
@@ -161,30 +165,31 @@ fn find_or_create(conn: &Connection, message: &Message, visible_at_ms: i64) -> R
     })
 }
 
-/// Finds the instance's oldest visible message again, if nobody holds the instance.
-pub(crate) fn refresh(scope: &mut Scope<'_>, key: i64) -> Result<(), Failure> {
+/// Computes the instance's oldest visible message again, unless the instance is locked.
+pub(crate) fn refresh(scope: &mut Scope<'_>, key: i64) -> Result<(), VerbFailure> {
     let refreshed = run_refresh(scope, REFRESH, key);
     unless_damaged(key, refreshed).map(|_| ())
 }
 
-/// The same although a lock is left: it has expired. Tells whether there is a message.
-pub(crate) fn expose(scope: &mut Scope<'_>, key: i64) -> Result<bool, Failure> {
+/// The same although a lock is in the row: it has expired. Returns whether there is a message.
+pub(crate) fn expose(scope: &mut Scope<'_>, key: i64) -> Result<bool, VerbFailure> {
     run_refresh(scope, EXPOSE, key)
 }
 
-/// A damaged row of an instance cannot be changed; its messages wait, and whoever sent them is not to blame.
-fn unless_damaged<T>(key: i64, changed: Result<T, Failure>) -> Result<Option<T>, Failure> {
+/// A damaged row of an instance cannot be changed. Its messages stay in the queue, and their sender gets no error.
+fn unless_damaged<T>(key: i64, changed: Result<T, VerbFailure>) -> Result<Option<T>, VerbFailure> {
     match changed {
         Ok(changed) => Ok(Some(changed)),
-        Err(Failure::Refused(error)) => {
-            tracing::error!(target: "everturn::providers::sqlite", instance_key = key, %error, "an instance's row is damaged");
+        Err(VerbFailure::Refused(error)) => {
+            tracing::error!(target: "everturn::providers::sqlite", instance_key = key, %error,
+                "the row of an instance is damaged; its messages stay queued until the row is repaired");
             Ok(None)
         }
         Err(storage) => Err(storage),
     }
 }
 
-fn run_refresh(scope: &mut Scope<'_>, sql: &str, key: i64) -> Result<bool, Failure> {
+fn run_refresh(scope: &mut Scope<'_>, sql: &str, key: i64) -> Result<bool, VerbFailure> {
     let found: Option<(bool, bool)> =
         scope.conn.prepare_cached(sql)?.query_row([key], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
     let (ready, orphaned) = found.unwrap_or_default();
@@ -193,9 +198,8 @@ fn run_refresh(scope: &mut Scope<'_>, sql: &str, key: i64) -> Result<bool, Failu
     Ok(ready || orphaned)
 }
 
-/// Takes away the messages of instances that have nothing but queue messages and no start on its way.
-/// Says whether there may be more.
-pub(crate) fn sweep_orphans(scope: &mut Scope<'_>) -> Result<bool, Failure> {
+/// Deletes the messages of instances that have only queue messages and no queued start. Returns whether there may be more.
+pub(crate) fn delete_orphans(scope: &mut Scope<'_>) -> Result<bool, VerbFailure> {
     let conn = scope.conn;
     let keys: Vec<i64> = conn
         .prepare_cached(SELECT_ORPHANED)?

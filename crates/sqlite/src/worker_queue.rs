@@ -1,17 +1,15 @@
-//! `enqueue_for_orchestrator` and `enqueue_for_worker`.
-
-use std::time::Duration;
+//! The worker queue: activities as they are stored.
 
 use everturn_core::WorkItem;
 use everturn_provider::ProviderError;
 use rusqlite::params;
 
-use crate::inbox::{self, Message, encoded};
-use crate::operation::{Failure, Order, Scope, Verb};
+use crate::operation::{Scope, VerbFailure};
+use crate::orchestrator_queue::encoded;
 
 /// An activity as it is stored.
 #[derive(Debug)]
-pub(crate) struct Activity {
+pub(crate) struct StoredActivity {
     instance_id: String,
     execution_id: i64,
     activity_id: i64,
@@ -23,7 +21,7 @@ pub(crate) struct Activity {
 const INSERT_ACTIVITY: &str = "INSERT INTO worker_queue (instance_id, execution_id, activity_id, session_id, tag, \
      work_item) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
 
-impl Activity {
+impl StoredActivity {
     /// Encodes an activity; refuses any other item.
     pub(crate) fn encode(operation: &str, item: &WorkItem) -> Result<Self, ProviderError> {
         let WorkItem::ActivityExecute { instance, execution_id, id, session_id, tag, .. } = item else {
@@ -53,7 +51,7 @@ impl Activity {
         self.work_item.len()
     }
 
-    pub(crate) fn insert(&self, scope: &mut Scope<'_>) -> Result<(), Failure> {
+    pub(crate) fn insert(&self, scope: &mut Scope<'_>) -> Result<(), VerbFailure> {
         scope.conn.prepare_cached(INSERT_ACTIVITY)?.execute(params![
             self.instance_id,
             self.execution_id,
@@ -64,43 +62,5 @@ impl Activity {
         ])?;
         scope.effects.work = true;
         Ok(())
-    }
-}
-
-/// Puts an activity into the worker queue.
-pub(crate) struct EnqueueForWorker(pub(crate) Activity);
-
-impl Verb for EnqueueForWorker {
-    type Answer = ();
-    const NAME: &'static str = "enqueue_for_worker";
-    const ORDER: Order = Order::Newcomer;
-
-    fn payload_bytes(&self) -> usize {
-        self.0.bytes()
-    }
-
-    fn run(&self, scope: &mut Scope<'_>) -> Result<(), Failure> {
-        self.0.insert(scope)
-    }
-}
-
-/// Puts a message into the orchestrator queue.
-pub(crate) struct EnqueueForOrchestrator {
-    pub(crate) message: Message,
-    pub(crate) delay: Option<Duration>,
-}
-
-impl Verb for EnqueueForOrchestrator {
-    type Answer = ();
-    const NAME: &'static str = "enqueue_for_orchestrator";
-    const ORDER: Order = Order::Newcomer;
-
-    fn payload_bytes(&self) -> usize {
-        self.message.work_item.len()
-    }
-
-    fn run(&self, scope: &mut Scope<'_>) -> Result<(), Failure> {
-        let visible_at_ms = self.delay.map(|delay| scope.now.wall_after(delay));
-        inbox::insert(scope, &self.message, visible_at_ms)
     }
 }
