@@ -1,6 +1,6 @@
-//! What an instance runs.
+//! Name, version and parent of an instance.
 
-/// What an instance runs, and for whom.
+/// Name, version and parent of an instance.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OrchestrationDescriptor {
     /// Registered name of the orchestration.

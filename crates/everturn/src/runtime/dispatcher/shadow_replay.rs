@@ -1,4 +1,4 @@
-//! Replaying a warm turn from storage, to find code that is not deterministic before a restart does.
+//! Replaying a warm turn from the stored history, to find nondeterministic code before a restart does.
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,13 +10,13 @@ use everturn_core::{ErrorDetails, Event, EventKind, KvEntry, WorkItem};
 use super::super::node::Node;
 use super::super::options::ShadowReplay;
 use super::super::warm_cache::WarmEntry;
-use super::claim::Claim;
-use super::standing::StartFacts;
-use super::turn_run::NodeTime;
-use super::unregistered;
+use super::decision::resolve_handler;
+use super::execution_start::ExecutionStart;
+use super::locked_instance::LockedInstance;
+use super::run_turn::NodeTime;
 
-/// Whether this warm turn is to be compared.
-pub(crate) fn is_due(node: &Node) -> bool {
+/// Returns true if the next warm turn is to be compared with its replay.
+pub(super) fn is_due(node: &Node) -> bool {
     match node.options.shadow_replay {
         ShadowReplay::Off | ShadowReplay::OneIn(0) => false,
         ShadowReplay::Always => true,
@@ -24,69 +24,62 @@ pub(crate) fn is_due(node: &Node) -> bool {
     }
 }
 
-/// The engine itself panicked in a replay: code that panics is an outcome like any other.
-struct Panicked;
-
-/// What a warm turn was given.
-pub(crate) struct WarmTurn {
+/// What a warm turn was given, to take it again.
+pub(super) struct ShadowedTurn {
     execution_id: u64,
-    facts: Arc<StartFacts>,
+    start: Arc<ExecutionStart>,
     kv_at_start: HashMap<String, KvEntry>,
     messages: Vec<WorkItem>,
 }
 
-impl WarmTurn {
-    pub(crate) fn new(entry: &WarmEntry, messages: Vec<WorkItem>) -> Self {
+impl ShadowedTurn {
+    pub(super) fn new(entry: &WarmEntry, messages: Vec<WorkItem>) -> Self {
         Self {
             execution_id: entry.execution_id,
-            facts: Arc::clone(&entry.facts),
+            start: Arc::clone(&entry.start),
             kv_at_start: entry.kv_at_start.clone().unwrap_or_default(),
             messages,
         }
     }
 
-    /// Takes the same turn on the stored history; the failure to record if it decides otherwise.
-    pub(crate) async fn differs(self, claim: &Claim<'_>, warm: &Turn) -> Option<ErrorDetails> {
-        let store = claim.node.store.as_ref();
-        let history = match store.read_with_execution(&claim.instance, self.execution_id).await {
+    /// Takes the same turn on the stored history. Returns the failure to record if it decides otherwise; `None` also if
+    /// the history cannot be read or the handler is not registered any more.
+    pub(super) async fn difference(self, locked: &LockedInstance<'_>, warm: &Turn) -> Option<ErrorDetails> {
+        let node = locked.node;
+        let history = match node.store.read_with_execution(&locked.instance, self.execution_id).await {
             Ok(history) => history,
             Err(error) => {
-                tracing::warn!(target: "everturn::runtime", instance_id = %claim.instance, %error,
-                    "history could not be read, the turn is not compared");
+                tracing::warn!(target: "everturn::runtime", instance_id = %locked.instance, %error,
+                    "reading the history for a shadow replay failed; this turn is not compared");
                 return None;
             }
         };
-        let difference = match self.replay(claim, history)? {
-            Ok(cold) => difference(&warm.history_delta, &cold.history_delta)?,
-            Err(Panicked) => "the replay panicked".to_owned(),
+        let version = self.start.version_text();
+        let (_, handler) = resolve_handler(&node.orchestrations, &self.start.name, Some(version))?;
+        let identity = ExecutionIdentity {
+            instance: locked.instance.clone(),
+            execution_id: self.execution_id,
+            orchestration_name: self.start.name.clone(),
+            orchestration_version: version.to_owned(),
+        };
+        let payload_bytes_max = node.store.payload_bytes_max();
+        let mut execution =
+            Execution::replay(handler, identity, history, self.kv_at_start, payload_bytes_max);
+        let replayed = catch_unwind(AssertUnwindSafe(|| execution.take_turn(self.messages, &NodeTime(node))));
+        node.deferred_drops.drop_later(Box::new(execution));
+        let difference = match replayed {
+            Ok(cold) => first_difference(&warm.history_delta, &cold.history_delta)?,
+            // Code that panics is an outcome like any other, so this is a panic of the engine itself.
+            Err(_panic) => "the replay panicked".to_owned(),
         };
         Some(ErrorDetails::nondeterminism(format!(
             "a turn taken in memory differs from its replay: {difference}"
         )))
     }
-
-    /// The turn as it is replayed; `None` if its code is not here any more.
-    fn replay(self, claim: &Claim<'_>, history: Vec<Event>) -> Option<Result<Turn, Panicked>> {
-        let node = claim.node;
-        let StartFacts { name, version, .. } = &*self.facts;
-        let (_, handler) = unregistered::resolve(&node.orchestrations, name, Some(version))?;
-        let identity = ExecutionIdentity {
-            instance: claim.instance.clone(),
-            execution_id: self.execution_id,
-            orchestration_name: name.clone(),
-            orchestration_version: version.clone(),
-        };
-        let payload_bytes_max = node.store.payload_bytes_max();
-        let mut execution =
-            Execution::replay(handler, identity, history, self.kv_at_start, payload_bytes_max);
-        let turn = catch_unwind(AssertUnwindSafe(|| execution.take_turn(self.messages, &NodeTime(node))));
-        node.graveyard.bury(Box::new(execution));
-        Some(turn.map_err(|_| Panicked))
-    }
 }
 
 /// The first place where two turns' events differ, times apart.
-fn difference(warm: &[Event], cold: &[Event]) -> Option<String> {
+fn first_difference(warm: &[Event], cold: &[Event]) -> Option<String> {
     let longest = warm.len().max(cold.len());
     (0..longest).find_map(|position| {
         let [in_memory, replayed] =
@@ -117,15 +110,15 @@ mod tests {
     fn times_are_no_difference() {
         let warm = [event(2, 1, EventKind::TimerCreated { fire_at_ms: 5 })];
         let cold = [event(2, 9, EventKind::TimerCreated { fire_at_ms: 6 })];
-        assert_eq!(difference(&warm, &cold), None);
+        assert_eq!(first_difference(&warm, &cold), None);
     }
 
     #[test]
     fn another_kind_or_a_missing_event_is_one() {
         let timer = event(2, 1, EventKind::TimerCreated { fire_at_ms: 5 });
         let wait = event(2, 1, EventKind::ExternalSubscribed { name: "x".into() });
-        assert!(difference(std::slice::from_ref(&timer), &[wait]).is_some());
-        assert!(difference(std::slice::from_ref(&timer), &[]).is_some());
-        assert!(difference(&[], &[timer]).is_some());
+        assert!(first_difference(std::slice::from_ref(&timer), &[wait]).is_some());
+        assert!(first_difference(std::slice::from_ref(&timer), &[]).is_some());
+        assert!(first_difference(&[], &[timer]).is_some());
     }
 }

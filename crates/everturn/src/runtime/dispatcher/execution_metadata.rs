@@ -1,11 +1,11 @@
-//! What an ack says of the execution as a whole, read off its new events.
+//! What a commit changes about the execution as a whole, derived from its new events.
 
 use everturn_core::{Event, EventKind};
 use everturn_provider::ExecutionMetadata;
 use semver::Version;
 
 /// Name, version, parent and pin from a start event; status and output from the first event that ends the execution.
-pub(crate) fn of_delta(delta: &[Event]) -> ExecutionMetadata {
+pub(super) fn metadata_of_delta(delta: &[Event]) -> ExecutionMetadata {
     let mut metadata = ExecutionMetadata::default();
     for event in delta {
         let (status, output) = match &event.kind {
@@ -41,7 +41,7 @@ mod tests {
 
     #[test]
     fn start_event_gives_name_version_parent_and_pin() {
-        let metadata = of_delta(&[event(EventKind::OrchestrationStarted {
+        let metadata = metadata_of_delta(&[event(EventKind::OrchestrationStarted {
             name: "N".into(),
             version: "2.0.0".into(),
             input: String::new(),
@@ -63,16 +63,16 @@ mod tests {
         let failed =
             event(EventKind::OrchestrationFailed { details: ErrorDetails::orchestration_failed("boom") });
         let completed = event(EventKind::OrchestrationCompleted { output: "o".into() });
-        let metadata = of_delta(&[failed, completed]);
+        let metadata = metadata_of_delta(&[failed, completed]);
         assert_eq!(metadata.status.as_deref(), Some("Failed"));
         assert_eq!(metadata.output.as_deref(), Some("boom"));
         let continued = event(EventKind::OrchestrationContinuedAsNew { input: "next".into() });
-        assert_eq!(of_delta(&[continued]).output.as_deref(), Some("next"));
+        assert_eq!(metadata_of_delta(&[continued]).output.as_deref(), Some("next"));
     }
 
     #[test]
     fn a_turn_without_an_end_says_nothing() {
-        let metadata = of_delta(&[event(EventKind::KeyValuesCleared)]);
+        let metadata = metadata_of_delta(&[event(EventKind::KeyValuesCleared)]);
         assert!(
             metadata.status.is_none() && metadata.output.is_none() && metadata.orchestration_name.is_none()
         );
