@@ -1,4 +1,4 @@
-//! Starting orchestrations and asking about them.
+//! Starting, signalling and querying orchestrations.
 
 use std::sync::Arc;
 
@@ -16,8 +16,8 @@ mod wait;
 
 pub use error::ClientError;
 
-/// Starts orchestrations, sends them signals and asks about them. It talks to the store alone, so it works in processes
-/// without a runtime. Cheap to clone.
+/// Starts orchestrations, sends them events and reads their status and results. It needs the store only, so it also works
+/// in processes without a runtime. Cheap to clone.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -43,7 +43,7 @@ impl Client {
         Self { store }
     }
 
-    /// Refuses what is too large for the store.
+    /// Fails if a payload is larger than the store's limit.
     fn check_payload(&self, payload: &str) -> Result<(), ClientError> {
         let max = self.store.payload_bytes_max();
         if payload.len() > max {

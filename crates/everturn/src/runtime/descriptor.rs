@@ -7,8 +7,8 @@ pub struct OrchestrationDescriptor {
     pub name: String,
     /// Version of its handler.
     pub version: String,
-    /// The instance that waits for this one, for a child.
+    /// The parent instance that waits for this one; `None` for a root instance.
     pub parent_instance: Option<String>,
-    /// The parent's schedule event, for a child.
+    /// Id of the parent's schedule event; `None` for a root instance.
     pub parent_id: Option<u64>,
 }

@@ -18,11 +18,11 @@ use super::worker::running::RunningActivities;
 pub(crate) struct Node {
     pub(crate) store: Arc<dyn Provider>,
     pub(crate) orchestrations: OrchestrationRegistry,
-    /// The user's activities and the engine's own.
+    /// The user's activities and the built-in ones.
     pub(crate) activities: ActivityRegistry,
     pub(crate) options: RuntimeOptions,
     pub(crate) metrics: Option<Arc<MetricsProvider>>,
-    /// Which executions this runtime can replay.
+    /// The executions that this runtime can replay.
     pub(crate) filter: DispatcherCapabilityFilter,
     pub(crate) supported_range: SemverRange,
     pub(crate) locks: LockKeeper,
