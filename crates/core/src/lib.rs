@@ -43,7 +43,7 @@ pub use kv::KvEntry;
 pub use planted::{Bug, planted};
 pub use retry::{BackoffStrategy, RetryPolicy};
 pub use stats::SystemStats;
-pub use status::OrchestrationStatus;
+pub use status::{ExecutionStatus, OrchestrationStatus};
 pub use version::{SemverRange, current_build_version};
 pub use work_item::{WorkItem, kind_of};
 

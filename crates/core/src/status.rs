@@ -50,3 +50,47 @@ impl OrchestrationStatus {
         }
     }
 }
+
+/// Where one execution stands, as it is stored.
+///
+/// ```
+/// use everturn_core::ExecutionStatus;
+///
+/// assert_eq!(ExecutionStatus::from_name("Failed"), Some(ExecutionStatus::Failed));
+/// assert_eq!(ExecutionStatus::ContinuedAsNew.as_str(), "ContinuedAsNew");
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ExecutionStatus {
+    /// It has not ended.
+    Running,
+    /// It returned `Ok`.
+    Completed,
+    /// It failed.
+    Failed,
+    /// It ended, and a successor follows.
+    ContinuedAsNew,
+}
+
+impl ExecutionStatus {
+    /// The name under which it is stored and listed.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Running => "Running",
+            Self::Completed => "Completed",
+            Self::Failed => "Failed",
+            Self::ContinuedAsNew => "ContinuedAsNew",
+        }
+    }
+
+    /// The status with this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        [Self::Running, Self::Completed, Self::Failed, Self::ContinuedAsNew]
+            .into_iter()
+            .find(|status| status.as_str() == name)
+    }
+
+    /// Whether the instance has ended with this execution.
+    pub fn is_terminal(self) -> bool {
+        matches!(self, Self::Completed | Self::Failed)
+    }
+}

@@ -4,7 +4,7 @@ use everturn_core::{Event, EventKind, OrchestrationStatus, SystemStats};
 
 use super::store::{CustomStatus, Execution, Store, Stored};
 use crate::error::ProviderError;
-use crate::provider::status_of;
+use crate::plain_store::status_of;
 
 impl Store {
     pub(super) fn read(&self, instance: &str) -> Result<Vec<Event>, ProviderError> {
