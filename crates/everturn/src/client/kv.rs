@@ -22,7 +22,7 @@ impl Client {
     /// # }
     /// ```
     pub async fn get_kv_value(&self, instance: &str, key: &str) -> Result<Option<String>, ClientError> {
-        Ok(self.store.get_kv_value(instance, key).await?)
+        Ok(self.store.read_kv_value(instance, key).await?)
     }
 
     /// [`get_kv_value`](Self::get_kv_value) for a value that was set with `set_kv_value_typed`.
@@ -51,7 +51,7 @@ impl Client {
     /// # }
     /// ```
     pub async fn get_kv_all_values(&self, instance: &str) -> Result<HashMap<String, String>, ClientError> {
-        Ok(self.store.get_kv_all_values(instance).await?)
+        Ok(self.store.read_kv_values(instance).await?)
     }
 
     /// Waits until a key of an instance's key-value store is set. The instance need not exist yet.

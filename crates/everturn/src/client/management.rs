@@ -14,7 +14,7 @@ use super::{Client, ClientError};
 impl Client {
     /// Returns true if the store has a management side.
     pub fn has_management_capability(&self) -> bool {
-        self.store.as_management_capability().is_some()
+        self.store.admin().is_some()
     }
 
     /// All instances, children included, newest first.
@@ -240,7 +240,7 @@ impl Client {
     }
 
     fn admin(&self) -> Result<&dyn ProviderAdmin, ClientError> {
-        self.store.as_management_capability().ok_or(ClientError::ManagementNotAvailable)
+        self.store.admin().ok_or(ClientError::ManagementNotAvailable)
     }
 }
 

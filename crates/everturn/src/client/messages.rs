@@ -27,7 +27,8 @@ impl Client {
     ) -> Result<(), ClientError> {
         let data = data.into();
         self.check_payload(&data)?;
-        self.send(WorkItem::ExternalRaised { instance: instance.into(), name: event_name.into(), data }).await
+        self.submit(WorkItem::ExternalRaised { instance: instance.into(), name: event_name.into(), data })
+            .await
     }
 
     /// [`raise_event`](Self::raise_event) with typed data.
@@ -64,7 +65,7 @@ impl Client {
     ) -> Result<(), ClientError> {
         let data = data.into();
         self.check_payload(&data)?;
-        self.send(WorkItem::QueueMessage { instance: instance.into(), name: queue.into(), data }).await
+        self.submit(WorkItem::QueueMessage { instance: instance.into(), name: queue.into(), data }).await
     }
 
     /// [`enqueue_event`](Self::enqueue_event) with typed data.
@@ -113,10 +114,6 @@ impl Client {
     ) -> Result<(), ClientError> {
         let reason = reason.into();
         self.check_payload(&reason)?;
-        self.send(WorkItem::CancelInstance { instance: instance.into(), reason }).await
-    }
-
-    async fn send(&self, item: WorkItem) -> Result<(), ClientError> {
-        Ok(self.store.enqueue_for_orchestrator(item, None).await?)
+        self.submit(WorkItem::CancelInstance { instance: instance.into(), reason }).await
     }
 }

@@ -110,6 +110,6 @@ impl Client {
             parent_execution_id: None,
             execution_id: INITIAL_EXECUTION_ID,
         };
-        Ok(self.store.enqueue_for_orchestrator(item, None).await?)
+        self.submit(item).await
     }
 }

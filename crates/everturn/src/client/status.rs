@@ -146,6 +146,6 @@ impl Client {
     /// # Errors
     /// [`ClientError::Provider`] if the store failed.
     pub async fn get_orchestration_stats(&self, instance: &str) -> Result<Option<SystemStats>, ClientError> {
-        Ok(self.store.get_instance_stats(instance).await?)
+        Ok(self.store.read_stats(instance).await?)
     }
 }

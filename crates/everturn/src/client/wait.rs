@@ -46,7 +46,7 @@ impl Client {
         // A timeout that overflows the clock never passes.
         let deadline = began.checked_add(timeout);
         // Created before the first read, so that no change is missed in between.
-        let mut watch = self.store.watch_instance(instance);
+        let mut watch = self.store.watch(instance);
         let first_deadline = began.checked_add(timeout.max(FIRST_READ_MIN));
         if let Some(found) = by_deadline(first_deadline, read()).await? {
             return Ok(found);

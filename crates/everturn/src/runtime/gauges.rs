@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use everturn_provider::Provider;
+use everturn_provider::store::Store;
 
 use super::observability::MetricsProvider;
 
 /// Sets the gauges from the store's queue depths and running instances, if the store has a management side.
-pub(crate) async fn refresh(store: &dyn Provider, metrics: &MetricsProvider) {
-    let Some(admin) = store.as_management_capability() else { return };
+pub(crate) async fn refresh(store: &dyn Store, metrics: &MetricsProvider) {
+    let Some(admin) = store.admin() else { return };
     match admin.get_queue_depths().await {
         Ok(depths) => {
             metrics.update_queue_depths(depths.orchestrator_queue as u64, depths.worker_queue as u64);
@@ -27,7 +27,7 @@ pub(crate) async fn refresh(store: &dyn Provider, metrics: &MetricsProvider) {
 }
 
 /// Refreshes the gauges at this interval until this future is dropped.
-pub(crate) async fn run(store: Arc<dyn Provider>, metrics: Arc<MetricsProvider>, every: Duration) {
+pub(crate) async fn run(store: Arc<dyn Store>, metrics: Arc<MetricsProvider>, every: Duration) {
     loop {
         tokio::time::sleep(every.max(Duration::from_millis(1))).await;
         refresh(store.as_ref(), &metrics).await;

@@ -6,13 +6,13 @@
 //! guard signals that the lock is lost.
 
 use std::collections::{BTreeSet, HashMap};
-use std::future::{Future, pending};
-use std::pin::Pin;
+use std::future::pending;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use everturn_provider::{LockKind, LockRenewal, Provider, ProviderError};
+use everturn_provider::ProviderError;
+use everturn_provider::store::{LockKind, LockRenewal, Store};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
@@ -21,7 +21,7 @@ use super::deadline::after;
 
 mod renewal_calls;
 
-use renewal_calls::{AnsweredRenewals, RenewalAnswers, RenewalBatch, RenewalCalls};
+use renewal_calls::{AnsweredRenewals, RenewalBatch, RenewalCalls};
 
 /// Delay before a renewal that failed with a retryable error is tried again.
 const RETRY_DELAY: Duration = Duration::from_millis(50);
@@ -38,20 +38,6 @@ pub(crate) fn renewal_interval(timeout: Duration, buffer: Duration) -> Duration 
         return timeout / 2;
     }
     timeout.saturating_sub(buffer.max(RENEWAL_LEAD_MIN)).max(LONG_LOCK_INTERVAL_MIN)
-}
-
-/// A call to the store that renews a batch of locks.
-type RenewalFuture<'a> = Pin<Box<dyn Future<Output = RenewalAnswers> + Send + 'a>>;
-
-/// What the keeper needs of a store.
-pub(crate) trait Renewer: Send + Sync {
-    fn renew<'a>(&'a self, renewals: &'a [LockRenewal]) -> RenewalFuture<'a>;
-}
-
-impl Renewer for Arc<dyn Provider> {
-    fn renew<'a>(&'a self, renewals: &'a [LockRenewal]) -> RenewalFuture<'a> {
-        self.renew_locks(renewals)
-    }
 }
 
 /// How a lock is renewed.
@@ -165,7 +151,7 @@ impl LockKeeper {
     }
 
     /// Renews the locks that are due, until this future is dropped.
-    pub(crate) async fn run(self, store: impl Renewer) {
+    pub(crate) async fn run(self, store: Arc<dyn Store>) {
         let mut calls = RenewalCalls::default();
         loop {
             let now = Instant::now();
@@ -173,7 +159,7 @@ impl LockKeeper {
                 let mut locks = self.locks();
                 let batch = locks.take_due(now);
                 if !batch.ids.is_empty() {
-                    calls.send(&store, batch, now);
+                    calls.send(&*store, batch, now);
                 }
                 calls.cancel_unless(|id| locks.by_id.contains_key(&id));
                 locks.next_wake()
@@ -224,7 +210,7 @@ impl KeptLocks {
             }
             held.under_way = true;
             batch.ids.push(id);
-            batch.renewals.push(LockRenewal {
+            batch.locks.push(LockRenewal {
                 kind: held.terms.kind,
                 token: held.token.clone(),
                 extend_for: held.terms.timeout,
@@ -240,13 +226,14 @@ impl KeptLocks {
 
     fn settle_all(&mut self, answered: AnsweredRenewals) {
         let AnsweredRenewals { ids, sent_at, answers } = answered;
-        let mut answers = answers.into_iter();
+        let (mut answers, for_all) = match answers {
+            Ok(renewed) => {
+                (renewed.locks.into_iter(), ProviderError::retryable("renew", "no answer for this lock"))
+            }
+            Err(error) => (Vec::new().into_iter(), error),
+        };
         for id in ids {
-            // A missing answer counts as a retryable error.
-            let answer = answers
-                .next()
-                .unwrap_or_else(|| Err(ProviderError::retryable("renew_locks", "no answer for this lock")));
-            self.settle(id, answer, sent_at);
+            self.settle(id, answers.next().unwrap_or_else(|| Err(for_all.clone())), sent_at);
         }
     }
 

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use everturn_core::SemverRange;
-use everturn_provider::{Clock, DispatcherCapabilityFilter, Provider, Stamp};
+use everturn_provider::store::{Stamp, Store};
+use everturn_provider::{Clock, DispatcherCapabilityFilter};
 
 use super::deferred_drop::DeferredDrops;
 use super::lock_keeper::LockKeeper;
@@ -16,7 +17,7 @@ use super::worker::running::RunningActivities;
 
 /// The state that all tasks of one runtime share.
 pub(crate) struct Node {
-    pub(crate) store: Arc<dyn Provider>,
+    pub(crate) store: Arc<dyn Store>,
     pub(crate) orchestrations: OrchestrationRegistry,
     /// The user's activities and the built-in ones.
     pub(crate) activities: ActivityRegistry,
@@ -37,7 +38,7 @@ pub(crate) struct Node {
 
 impl Node {
     pub(crate) fn new(
-        store: Arc<dyn Provider>,
+        store: Arc<dyn Store>,
         activities: ActivityRegistry,
         orchestrations: OrchestrationRegistry,
         options: RuntimeOptions,

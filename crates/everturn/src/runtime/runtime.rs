@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use everturn_core::current_build_version;
 use everturn_provider::Provider;
+use everturn_provider::store::{ExecutionRead, Store};
 
 use super::deferred_drop::{DeferredDropTask, deferred_drops};
 use super::descriptor::OrchestrationDescriptor;
@@ -69,7 +70,7 @@ impl Runtime {
             )
             .ok();
         let metrics = observability.as_ref().map(|handle| Arc::clone(handle.metrics_provider()));
-        let store: Arc<dyn Provider> = Arc::new(InstrumentedProvider::new(store, metrics.clone()));
+        let store: Arc<dyn Store> = Arc::new(InstrumentedProvider::new(store, metrics.clone()));
         if let Some(metrics) = &metrics {
             gauges::refresh(store.as_ref(), metrics).await;
         }
@@ -106,10 +107,10 @@ impl Runtime {
     pub async fn get_orchestration_descriptor(&self, instance: &str) -> Option<OrchestrationDescriptor> {
         let read = || {
             let (node, instance) = (self.node()?, instance.to_owned());
-            Some(async move { node.store.read(&instance).await.ok() })
+            Some(async move { node.store.read_execution(&ExecutionRead::latest(instance)).await.ok() })
         };
-        let history = self.tasks.run_short_task(read).await?;
-        let start = history.iter().find_map(ExecutionStart::from_event)?;
+        let latest = self.tasks.run_short_task(read).await?;
+        let start = latest.history.iter().find_map(ExecutionStart::from_event)?;
         let version = start.version_text().to_owned();
         let (parent_instance, parent_id) = start.parent.map(|parent| (parent.instance, parent.id)).unzip();
         Some(OrchestrationDescriptor { name: start.name, version, parent_instance, parent_id })

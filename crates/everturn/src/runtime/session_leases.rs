@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use everturn_provider::Provider;
+use everturn_provider::store::{Renewal, SessionRenewal, Store, Sweep};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::deadline::after;
@@ -13,25 +13,27 @@ use super::retrying::retrying;
 
 /// Renews the leases of all `owners` in one call and sweeps idle sessions, each at its interval, until this future is
 /// dropped.
-pub(crate) async fn run(store: Arc<dyn Provider>, owners: Vec<String>, options: RuntimeOptions) {
-    let owners: Vec<&str> = owners.iter().map(String::as_str).collect();
+pub(crate) async fn run(store: Arc<dyn Store>, owners: Vec<String>, options: RuntimeOptions) {
     tokio::join!(
-        renew_leases(store.as_ref(), &owners, &options),
+        renew_leases(store.as_ref(), owners, &options),
         sweep_idle_sessions(store.as_ref(), &options)
     );
 }
 
 /// Renews the leases. Retryable errors are retried for the duration of a lease.
-async fn renew_leases(store: &dyn Provider, owners: &[&str], options: &RuntimeOptions) {
+async fn renew_leases(store: &dyn Store, owner_ids: Vec<String>, options: &RuntimeOptions) {
     let lease = options.session_lock_timeout;
     let interval = renewal_interval(lease, options.session_lock_renewal_buffer);
+    let renewal = Renewal::of_sessions(SessionRenewal {
+        owner_ids,
+        extend_for: lease,
+        idle_timeout: options.session_idle_timeout,
+    });
     let mut due_at = after(Instant::now(), interval);
     loop {
         sleep_until(due_at).await;
         due_at = after(Instant::now(), interval);
-        let renewing = retrying(lease, || async {
-            store.renew_session_lock(owners, lease, options.session_idle_timeout).await.map(drop)
-        });
+        let renewing = retrying(lease, || async { store.renew(&renewal).await.map(drop) });
         match timeout(lease, renewing).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
@@ -46,11 +48,12 @@ async fn renew_leases(store: &dyn Provider, owners: &[&str], options: &RuntimeOp
 }
 
 /// Removes sessions that no activity uses.
-async fn sweep_idle_sessions(store: &dyn Provider, options: &RuntimeOptions) {
+async fn sweep_idle_sessions(store: &dyn Store, options: &RuntimeOptions) {
+    let sweep = Sweep::new(options.session_idle_timeout);
     loop {
         // An interval of zero would never yield.
         sleep(options.session_cleanup_interval.max(Duration::from_millis(1))).await;
-        if let Err(error) = store.cleanup_orphaned_sessions(options.session_idle_timeout).await {
+        if let Err(error) = store.sweep(&sweep).await {
             tracing::warn!(target: "everturn::runtime::worker", %error, "sweeping idle sessions failed; retrying after the interval");
         }
     }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use everturn_core::KvEntry;
 use everturn_core::turn::Execution;
-use everturn_provider::{LentInstance, Stamp, WarmView};
+use everturn_provider::store::{LentInstance, Stamp, WarmView};
 
 use super::deferred_drop::DeferredDrops;
 use super::dispatcher::execution_start::ExecutionStart;

@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use everturn_core::{Event, WorkItem};
-use everturn_provider::{Provider, ProviderError, ScheduledActivityIdentifier, Stamp, TurnCommit};
+use everturn_provider::store::{ExecutionRead, Stamp, Store, TurnCommit};
+use everturn_provider::{ProviderError, ScheduledActivityIdentifier};
 
 use super::super::retrying::RetryBackoff;
 use super::super::warm_cache::CheckInSlot;
 use super::super::worker::running::RunningActivities;
-use super::execution_metadata::metadata_of_delta;
+use super::execution_update::update_of_delta;
 use super::locked_instance::LockedInstance;
 use super::parent_execution::fill_in_parent_executions;
 
@@ -59,19 +60,16 @@ impl LockedInstance<'_> {
             is_durable: AtomicBool::new(false),
         });
         let check_in = Arc::clone(&after);
-        let commit = TurnCommit {
-            lock_token: self.lock_token.clone(),
-            execution_id,
-            metadata: metadata_of_delta(&effects.history_delta),
-            history_delta: effects.history_delta,
-            worker_items: effects.worker_items,
-            orchestrator_items: effects.orchestrator_items,
-            cancelled_activities,
-            // A new execution builds on no commit of its own.
-            base: self.base.filter(|_| execution_id == self.execution_id),
-            stamp,
-            check_in: Some(Arc::new(move || check_in.check_in())),
-        };
+        let mut commit = TurnCommit::new(&self.lock_token, execution_id);
+        commit.update = update_of_delta(&effects.history_delta);
+        commit.history_delta = effects.history_delta;
+        commit.worker_items = effects.worker_items.into_iter().map(Into::into).collect();
+        commit.orchestrator_items = effects.orchestrator_items.into_iter().map(Into::into).collect();
+        commit.cancelled_activities = cancelled_activities;
+        // A new execution builds on no commit of its own.
+        commit.base = self.base.filter(|_| execution_id == self.execution_id);
+        commit.stamp = Some(stamp);
+        commit.check_in = Some(Arc::new(move || check_in.check_in()));
         let outcome = self.commit_while_locked(&commit, &after).await;
         if matches!(outcome, TurnCommitOutcome::Durable) {
             after.cancel_activities();
@@ -122,10 +120,11 @@ impl LockedInstance<'_> {
 
 /// Returns true if the store has this turn: its last event is stored as this turn made it. A turn without events leaves
 /// no trace, so for it the answer is always false.
-async fn is_stored(store: &dyn Provider, commit: &TurnCommit) -> bool {
+async fn is_stored(store: &dyn Store, commit: &TurnCommit) -> bool {
     let Some(last) = commit.history_delta.last() else { return false };
-    let stored = store.read_with_execution(&last.instance_id, commit.execution_id).await;
-    stored.is_ok_and(|history| history.iter().rev().any(|event| event == last))
+    let read = ExecutionRead::of(&last.instance_id, commit.execution_id);
+    let stored = store.read_execution(&read).await;
+    stored.is_ok_and(|execution| execution.history.iter().rev().any(|event| event == last))
 }
 
 /// What follows a commit. The provider calls it the moment the commit is durable, because the turn may have to wait for

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use everturn_core::turn::{Execution, ExecutionIdentity};
 use everturn_core::{Event, EventKind, OrchestrationHandlerRef, WorkItem};
-use everturn_provider::{LentInstance, OrchestrationItem};
+use everturn_provider::OrchestrationItem;
+use everturn_provider::store::LentInstance;
 use semver::Version;
 
 use super::super::options::ShadowReplay;
@@ -218,7 +219,7 @@ fn begin_execution(
     let node = locked.node;
     let execution_id = identity.execution_id;
     let (name, version) = (identity.orchestration_name.clone(), identity.orchestration_version.clone());
-    let payload_bytes_max = node.store.payload_bytes_max();
+    let payload_bytes_max = node.store.limits().payload_bytes_max;
     let kv = item.kv_snapshot;
     let kv_at_start = (node.options.shadow_replay != ShadowReplay::Off).then(|| kv.clone());
     let (execution, start, turns) = match start {

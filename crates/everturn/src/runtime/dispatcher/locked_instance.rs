@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use everturn_core::WorkItem;
-use everturn_provider::{FetchedTurn, LentInstance, LockKind, OrchestrationItem, ProviderError, Stamp};
+use everturn_provider::store::{FetchedTurn, LentInstance, LockKind, Stamp, TurnAbandon};
+use everturn_provider::{OrchestrationItem, ProviderError};
 use tokio_util::sync::CancellationToken;
 
 use super::super::lock_keeper::{LockGuard, LockTerms};
@@ -33,7 +34,7 @@ impl<'a> LockedInstance<'a> {
         worker_id: &'a str,
         fetched: FetchedTurn,
     ) -> (Self, OrchestrationItem, Option<LentInstance>) {
-        let FetchedTurn { item, lock_token, attempt_count, warm, stamp: base } = fetched;
+        let FetchedTurn { item, lock_token, attempt_count, warm, stamp: base, .. } = fetched;
         let terms = LockTerms {
             kind: LockKind::Orchestration,
             timeout: node.options.orchestrator_lock_timeout,
@@ -77,9 +78,8 @@ pub(super) async fn abandon_turn(
     delay: Option<Duration>,
     ignore_attempt: bool,
 ) {
-    let abandoned = retrying(node.options.orchestrator_lock_timeout, || {
-        node.store.abandon_orchestration_item(lock_token, delay, ignore_attempt)
-    });
+    let abandon = TurnAbandon::new(lock_token).with_delay(delay).with_ignored_attempt(ignore_attempt);
+    let abandoned = retrying(node.options.orchestrator_lock_timeout, || node.store.abandon_turn(&abandon));
     if let Err(error) = abandoned.await {
         tracing::warn!(target: "everturn::runtime::dispatchers::orchestration", %lock_token, %error,
             "abandoning the lock of an instance failed; the instance waits until the lock expires");

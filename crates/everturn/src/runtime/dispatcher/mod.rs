@@ -12,9 +12,9 @@
 mod commit_turn;
 mod decision;
 mod duplicate_start;
-mod execution_metadata;
 pub(crate) mod execution_start;
 mod execution_state;
+mod execution_update;
 mod in_flight;
 mod locked_instance;
 mod parent_execution;
@@ -26,7 +26,7 @@ mod turn_report;
 
 use std::sync::Arc;
 
-use everturn_provider::{FetchedTurn, WarmView};
+use everturn_provider::store::{Feature, FetchedTurn, TurnFetch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -41,32 +41,35 @@ use run_turn::run_turn;
 /// Runs one slot until `stop` is cancelled. Turns in flight are finished first.
 pub(crate) async fn run_slot(node: Arc<Node>, slot: usize, stop: CancellationToken) {
     let worker_id = node.dispatcher_id(slot);
-    let warm: Arc<dyn WarmView> = Arc::new(node.warm.clone());
-    let mut pace = FetchPace::new(node.options.dispatcher_min_poll_interval);
+    let options = &node.options;
+    let mut fetch = TurnFetch::new(options.orchestrator_lock_timeout, options.dispatcher_long_poll_timeout)
+        .with_filter(node.filter.clone());
+    if node.store.supports(Feature::WarmInstances) {
+        fetch = fetch.with_warm(Arc::new(node.warm.clone()));
+    }
+    let mut pace = FetchPace::new(options.dispatcher_min_poll_interval);
     let mut in_flight = InFlightTurns::default();
     while !stop.is_cancelled() {
         let fetched_at = Instant::now();
-        let fetch = node.store.fetch_turn(
-            node.options.orchestrator_lock_timeout,
-            node.options.dispatcher_long_poll_timeout,
-            Some(&node.filter),
-            Arc::clone(&warm),
-        );
         let fetched = tokio::select! {
             biased;
-            fetched = in_flight.beside(fetch) => fetched,
+            fetched = in_flight.beside(node.store.fetch_turns(&fetch)) => fetched,
             () = stop.cancelled() => break,
         };
         match fetched {
-            Ok(Some(fetched)) if stop.is_cancelled() => {
-                // Nothing of it has run, so the attempt does not count.
-                in_flight.beside(abandon_turn(&node, &fetched.lock_token, None, true)).await;
+            Ok(turns) if turns.is_empty() => in_flight.beside(pace.found_nothing(fetched_at, &stop)).await,
+            Ok(turns) if stop.is_cancelled() => {
+                for turn in turns {
+                    // Nothing of it has run, so the attempt does not count.
+                    in_flight.beside(abandon_turn(&node, &turn.lock_token, None, true)).await;
+                }
             }
-            Ok(Some(fetched)) => {
+            Ok(turns) => {
                 pace.found();
-                in_flight.push(process_turn(&node, &worker_id, fetched));
+                for turn in turns {
+                    in_flight.push(process_turn(&node, &worker_id, turn));
+                }
             }
-            Ok(None) => in_flight.beside(pace.found_nothing(fetched_at, &stop)).await,
             Err(error) => {
                 tracing::warn!(target: "everturn::runtime::dispatchers::orchestration", %worker_id, %error,
                     "fetching an orchestration failed; trying again after a pause");

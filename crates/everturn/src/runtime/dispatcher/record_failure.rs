@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use everturn_core::turn::{ExecutionIdentity, fail_from_outside};
-use everturn_core::{ErrorDetails, Event, WorkItem};
+use everturn_core::{ErrorDetails, Event, ExecutionStatus, WorkItem};
+use everturn_provider::store::{ExecutionRead, StoredExecution};
 use tokio::time::Instant;
 
 use super::commit_turn::{TurnCommitOutcome, TurnEffects};
@@ -28,12 +29,12 @@ pub(super) async fn record_failure(
     let node = locked.node;
     let execution_id = report.execution_id;
     let stored = if start.is_some() {
-        Ok(Vec::new())
+        Ok(StoredExecution::default())
     } else {
-        node.store.read_with_execution(&locked.instance, execution_id).await
+        node.store.read_execution(&ExecutionRead::of(&locked.instance, execution_id)).await
     };
     let history = match stored {
-        Ok(history) => history,
+        Ok(execution) => execution.history,
         Err(error) => return locked.warn_not_committed(execution_id, &error),
     };
     let identity = ExecutionIdentity {
@@ -42,7 +43,7 @@ pub(super) async fn record_failure(
         orchestration_name: report.start.name.clone(),
         orchestration_version: report.start.version_text().to_owned(),
     };
-    let payload_bytes_max = node.store.payload_bytes_max();
+    let payload_bytes_max = node.store.limits().payload_bytes_max;
     let failure = fail_from_outside(&identity, &history, start, details, payload_bytes_max, &NodeTime(node));
     report.event_count = history.len() + failure.history_delta.len();
     let mut orchestrator_items = failure.orchestrator_items;
@@ -81,7 +82,7 @@ pub(super) async fn record_poison(locked: LockedInstance<'_>, poisoned: Poisoned
         messages_json,
         attempt_count: locked.attempt_count,
         max_attempts: node.options.max_attempts,
-        payload_bytes_max: node.store.payload_bytes_max(),
+        payload_bytes_max: node.store.limits().payload_bytes_max,
         now_ms: node.clock().wall_ms(),
     };
     let record = match &history_error {
@@ -135,17 +136,20 @@ pub(super) async fn record_poison(locked: LockedInstance<'_>, poisoned: Poisoned
 
 /// Returns true if the history can be read after all, and says that the instance has ended.
 async fn has_terminal_history(locked: &LockedInstance<'_>) -> bool {
-    let stored = locked.node.store.read_with_execution(&locked.instance, locked.execution_id).await;
-    stored.is_ok_and(|history| ExecutionState::of(&history).end == Some(ExecutionEnd::Terminal))
+    let read = ExecutionRead::of(&locked.instance, locked.execution_id);
+    let stored = locked.node.store.read_execution(&read).await;
+    stored.is_ok_and(|execution| ExecutionState::of(&execution.history).end == Some(ExecutionEnd::Terminal))
 }
 
 /// Returns true if the store's own record says that the instance has ended, whatever its history looks like.
 async fn is_stored_as_ended(locked: &LockedInstance<'_>) -> bool {
     let store = &locked.node.store;
-    match store.as_management_capability() {
+    match store.admin() {
         Some(admin) => {
             let info = admin.get_instance_info(&locked.instance).await;
-            info.is_ok_and(|info| matches!(info.status.as_str(), "Completed" | "Failed"))
+            info.is_ok_and(|info| {
+                ExecutionStatus::from_name(&info.status).is_some_and(ExecutionStatus::is_terminal)
+            })
         }
         None => store.read_status(&locked.instance).await.is_ok_and(|status| status.is_terminal()),
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use everturn_core::turn::{Execution, ExecutionIdentity, Turn};
 use everturn_core::{ErrorDetails, Event, EventKind, KvEntry, WorkItem};
+use everturn_provider::store::ExecutionRead;
 
 use super::super::node::Node;
 use super::super::options::ShadowReplay;
@@ -46,8 +47,9 @@ impl ShadowedTurn {
     /// the history cannot be read or the handler is not registered any more.
     pub(super) async fn difference(self, locked: &LockedInstance<'_>, warm: &Turn) -> Option<ErrorDetails> {
         let node = locked.node;
-        let history = match node.store.read_with_execution(&locked.instance, self.execution_id).await {
-            Ok(history) => history,
+        let read = ExecutionRead::of(&locked.instance, self.execution_id);
+        let history = match node.store.read_execution(&read).await {
+            Ok(execution) => execution.history,
             Err(error) => {
                 tracing::warn!(target: "everturn::runtime", instance_id = %locked.instance, %error,
                     "reading the history for a shadow replay failed; this turn is not compared");
@@ -62,7 +64,7 @@ impl ShadowedTurn {
             orchestration_name: self.start.name.clone(),
             orchestration_version: version.to_owned(),
         };
-        let payload_bytes_max = node.store.payload_bytes_max();
+        let payload_bytes_max = node.store.limits().payload_bytes_max;
         let mut execution =
             Execution::replay(handler, identity, history, self.kv_at_start, payload_bytes_max);
         let replayed = catch_unwind(AssertUnwindSafe(|| execution.take_turn(self.messages, &NodeTime(node))));

@@ -5,27 +5,27 @@ use std::pin::Pin;
 use std::task::Poll;
 
 use everturn_core::turn::panic_text;
-use everturn_provider::{LockRenewal, ProviderError};
+use everturn_provider::ProviderError;
+use everturn_provider::store::{LockRenewal, Renewal, Renewed, Store};
 use tokio::time::Instant;
 
 use super::super::catch_panic::catch_panic;
-use super::Renewer;
 
-/// The answers to a renewal call, in order.
-pub(super) type RenewalAnswers = Vec<Result<(), ProviderError>>;
+/// What the store answered to a renewal call.
+type RenewalAnswer = Result<Renewed, ProviderError>;
 
 /// The locks that one call renews.
 #[derive(Default)]
 pub(super) struct RenewalBatch {
     pub(super) ids: Vec<u64>,
-    pub(super) renewals: Vec<LockRenewal>,
+    pub(super) locks: Vec<LockRenewal>,
 }
 
 /// A call that was answered.
 pub(super) struct AnsweredRenewals {
     pub(super) ids: Vec<u64>,
     pub(super) sent_at: Instant,
-    pub(super) answers: RenewalAnswers,
+    pub(super) answers: RenewalAnswer,
 }
 
 /// The calls under way.
@@ -35,19 +35,20 @@ pub(super) struct RenewalCalls<'a>(Vec<RenewalCall<'a>>);
 struct RenewalCall<'a> {
     ids: Vec<u64>,
     sent_at: Instant,
-    answers: Pin<Box<dyn Future<Output = RenewalAnswers> + Send + 'a>>,
+    answers: Pin<Box<dyn Future<Output = RenewalAnswer> + Send + 'a>>,
 }
 
 impl<'a> RenewalCalls<'a> {
     /// Sends another call. If the store panics, every lock of the call counts as not answered.
-    pub(super) fn send(&mut self, store: &'a impl Renewer, batch: RenewalBatch, sent_at: Instant) {
-        let RenewalBatch { ids, renewals } = batch;
+    pub(super) fn send(&mut self, store: &'a dyn Store, batch: RenewalBatch, sent_at: Instant) {
+        let RenewalBatch { ids, locks } = batch;
+        let renewal = Renewal::of_locks(locks);
         let answers = Box::pin(async move {
-            let renewing = catch_panic(async { store.renew(&renewals).await });
+            let renewing = catch_panic(async { store.renew(&renewal).await });
             renewing.await.unwrap_or_else(|payload| {
                 tracing::error!(target: "everturn::runtime", panic = panic_text(payload.as_ref()).unwrap_or("?"),
                     "the store panicked while renewing locks; retrying");
-                RenewalAnswers::new()
+                Err(ProviderError::retryable("renew", "the store panicked"))
             })
         });
         self.0.push(RenewalCall { ids, sent_at, answers });

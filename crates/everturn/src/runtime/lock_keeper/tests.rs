@@ -1,14 +1,19 @@
 use std::collections::VecDeque;
 
-use super::*;
-
 use std::sync::atomic::AtomicUsize;
+
+use everturn_provider::store::{Renewal, Renewed, StoreLayer};
+use everturn_provider::{MemoryProvider, store_of};
+
+use super::*;
 
 type RenewalAnswer = Result<(), ProviderError>;
 
 /// A store that gives scripted answers, then `Ok`, and records every call.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 struct ScriptedRenewer {
+    inner: Arc<dyn Store>,
+    since: Instant,
     answers: Arc<Mutex<VecDeque<Vec<RenewalAnswer>>>>,
     asked: Arc<Mutex<Vec<(Duration, usize)>>>,
     /// A call that renews this lock is never answered.
@@ -17,19 +22,34 @@ struct ScriptedRenewer {
     panics: Arc<AtomicUsize>,
 }
 
-impl Renewer for (ScriptedRenewer, Instant) {
-    fn renew<'a>(&'a self, renewals: &'a [LockRenewal]) -> RenewalFuture<'a> {
-        let (store, since) = self;
-        store.asked.lock().unwrap().push((since.elapsed(), renewals.len()));
-        if renewals.iter().any(|renewal| Some(renewal.token.as_str()) == store.hangs_at) {
-            return Box::pin(std::future::pending());
+impl Default for ScriptedRenewer {
+    fn default() -> Self {
+        Self {
+            inner: store_of(Arc::new(MemoryProvider::new())),
+            since: Instant::now(),
+            answers: Arc::default(),
+            asked: Arc::default(),
+            hangs_at: None,
+            panics: Arc::default(),
         }
-        let panics = store.panics.load(Ordering::SeqCst);
-        store.panics.store(panics.saturating_sub(1), Ordering::SeqCst);
+    }
+}
+
+impl StoreLayer for ScriptedRenewer {
+    fn inner(&self) -> &dyn Store {
+        self.inner.as_ref()
+    }
+
+    async fn renew(&self, renewal: &Renewal) -> Result<Renewed, ProviderError> {
+        self.asked.lock().unwrap().push((self.since.elapsed(), renewal.locks.len()));
+        if renewal.locks.iter().any(|lock| Some(lock.token.as_str()) == self.hangs_at) {
+            std::future::pending::<()>().await;
+        }
+        let panics = self.panics.load(Ordering::SeqCst);
+        self.panics.store(panics.saturating_sub(1), Ordering::SeqCst);
         assert!(panics == 0, "a bug in the provider");
-        let answers = store.answers.lock().unwrap().pop_front();
-        let answers = answers.unwrap_or_else(|| renewals.iter().map(|_| Ok(())).collect());
-        Box::pin(async move { answers })
+        let answers = self.answers.lock().unwrap().pop_front();
+        Ok(Renewed::new(answers.unwrap_or_else(|| renewal.locks.iter().map(|_| Ok(())).collect()), 0))
     }
 }
 
@@ -42,7 +62,7 @@ struct RunningKeeper {
 impl RunningKeeper {
     fn start(store: ScriptedRenewer) -> Self {
         let keeper = LockKeeper::default();
-        let task = tokio::spawn(keeper.clone().run((store.clone(), Instant::now())));
+        let task = tokio::spawn(keeper.clone().run(Arc::new(store.clone())));
         Self { keeper, store, task }
     }
 

@@ -50,7 +50,10 @@ impl<H: ?Sized> RegistryBuilder<H> {
         items.into_iter().fold(self, |builder, (name, handler)| register_fn(builder, name, handler))
     }
 
-    pub(super) fn starting_with(handlers: HandlersByName<H>, policies: HashMap<String, VersionPolicy>) -> Self {
+    pub(super) fn starting_with(
+        handlers: HandlersByName<H>,
+        policies: HashMap<String, VersionPolicy>,
+    ) -> Self {
         Self { handlers, policies, errors: Vec::new() }
     }
 

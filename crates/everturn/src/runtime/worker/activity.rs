@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use everturn_core::limits::payload_too_large;
 use everturn_core::{ErrorDetails, PoisonMessageType, WorkItem};
-use everturn_provider::LockKind;
+use everturn_provider::store::{LockKind, OrchestrationName, Settlement};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -29,6 +29,8 @@ pub(crate) struct ActivityItem {
     pub(crate) tag: Option<String>,
     pub(crate) token: String,
     pub(crate) attempt_count: u32,
+    /// The orchestration that scheduled it, if the store sent it along.
+    pub(crate) orchestration: Option<OrchestrationName>,
 }
 
 impl ActivityItem {
@@ -71,7 +73,8 @@ impl WorkerSlot {
         if running.is_doubtful {
             lock.check_now();
         }
-        let (orchestration_name, orchestration_version) = self.orchestration_of(&item).await;
+        let OrchestrationName { name: orchestration_name, version: orchestration_version } =
+            self.orchestration_of(&item).await;
         let context = ActivityContext::new(ActivityInvocation {
             instance: item.instance.clone(),
             execution_id: item.execution_id,
@@ -84,7 +87,7 @@ impl WorkerSlot {
             tag: item.tag.clone(),
             // A child token: the activity must not be able to cancel the worker's own.
             cancellation: cancelled.child_token(),
-            client: Client::new(Arc::clone(&node.store)),
+            client: Client::of_store(Arc::clone(&node.store)),
         });
         report::started(self, &item);
         let began = Instant::now();
@@ -115,27 +118,29 @@ impl WorkerSlot {
         drop(lock);
     }
 
-    /// Name and version of the instance's orchestration: from memory if it is warm, else from the store.
-    async fn orchestration_of(&self, item: &ActivityItem) -> (String, String) {
+    /// The orchestration that scheduled the activity: as fetched, from memory if it is warm, else from the store.
+    async fn orchestration_of(&self, item: &ActivityItem) -> OrchestrationName {
+        if let Some(orchestration) = &item.orchestration {
+            return orchestration.clone();
+        }
         if let Some(start) = self.node.warm.start_of(&item.instance, item.execution_id, item.id) {
-            return (start.name.clone(), start.version_text().to_owned());
+            return OrchestrationName { name: start.name.clone(), version: start.version_text().to_owned() };
         }
-        match self.node.store.read_orchestration_name(&item.instance).await {
-            Ok(Some(found)) => found,
-            Ok(None) => (UNKNOWN.to_owned(), UNKNOWN.to_owned()),
-            Err(error) => {
-                tracing::debug!(target: "everturn::runtime::worker", instance_id = %item.instance, %error,
-                    "reading the orchestration of an activity failed; the activity sees it as unknown");
-                (UNKNOWN.to_owned(), UNKNOWN.to_owned())
-            }
-        }
+        let read = self.node.store.read_orchestration_name(&item.instance).await;
+        let found = read.unwrap_or_else(|error| {
+            tracing::debug!(target: "everturn::runtime::worker", instance_id = %item.instance, %error,
+                "reading the orchestration of an activity failed; the activity sees it as unknown");
+            None
+        });
+        found.unwrap_or_else(|| OrchestrationName { name: UNKNOWN.to_owned(), version: UNKNOWN.to_owned() })
     }
 
     async fn store_outcome(&self, item: &ActivityItem, result: Result<String, String>, began: Instant) {
-        let result = within_limit(result, self.node.store.payload_bytes_max());
+        let result = within_limit(result, self.node.store.limits().payload_bytes_max);
         let reported = result.as_ref().map(String::len).map_err(String::clone);
         let completion = item.completion(result.map_err(ErrorDetails::activity_failed));
-        match self.node.store.ack_work_item(&item.token, Some(completion)).await {
+        let settlement = Settlement::end(&item.token, Some(completion.into()));
+        match self.node.store.settle_work(&settlement).await {
             Ok(()) => {
                 report::ended(
                     self,
@@ -165,9 +170,10 @@ impl WorkerSlot {
             // Work items always have a JSON form; an empty text would only make the record poorer.
             message: serde_json::to_string(&item.as_work_item()).unwrap_or_default(),
         }
-        .cut_to(self.node.store.payload_bytes_max());
+        .cut_to(self.node.store.limits().payload_bytes_max);
         let completion = item.completion(Err(details.clone()));
-        match self.node.store.ack_work_item(&item.token, Some(completion)).await {
+        let settlement = Settlement::end(&item.token, Some(completion.into()));
+        match self.node.store.settle_work(&settlement).await {
             Ok(()) => report::poisoned(self, &item, &details),
             Err(error) => {
                 tracing::warn!(target: "everturn::runtime::worker", worker_id = %self.worker_id,
