@@ -1,6 +1,5 @@
 //! Status of an instance as a client sees it, and status of one execution as a store keeps it.
 
-
 use crate::error::ErrorDetails;
 
 /// Status of an instance as of its last committed turn.
