@@ -4,16 +4,16 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 
 use async_trait::async_trait;
+use everturn::providers::store::{
+    CustomStatus, ExecutionRead, FetchedTurn, FetchedWork, OrchestrationName, Receipt, Renewal, Renewed,
+    Settlement, Store, StoreLimits, StoredExecution, Submission, Sweep, Swept, TurnAbandon, TurnCommit,
+    TurnFetch, WorkFetch,
+};
 use everturn::providers::{
     DeleteInstanceResult, ExecutionInfo, InstanceFilter, InstanceInfo, InstanceWatch, ProviderAdmin,
     ProviderError, PruneOptions, PruneResult, QueueDepths, SystemMetrics, WorkItem,
 };
 use everturn::{Event, OrchestrationStatus, SystemStats};
-use everturn_provider::store::{
-    CustomStatus, ExecutionRead, FetchedTurn, FetchedWork, OrchestrationName, Receipt, Renewal, Renewed,
-    Settlement, Store, StoreLimits, StoredExecution, Submission, Sweep, Swept, TurnAbandon, TurnCommit,
-    TurnFetch, WorkFetch,
-};
 
 #[derive(Default)]
 pub(crate) struct RecordingStore {

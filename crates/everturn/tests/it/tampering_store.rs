@@ -3,12 +3,11 @@
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use everturn::providers::{Provider, ProviderError, WorkItem};
-use everturn_provider::store::{
+use everturn::providers::store::{
     FetchedTurn, FetchedWork, Renewal, Renewed, Settlement, SettlementKind, Store, StoreLayer, StoreLimits,
     TurnCommit, TurnFetch, WorkFetch,
 };
-use everturn_provider::store_of;
+use everturn::providers::{Provider, ProviderError, WorkItem, store_of};
 use tokio::sync::Semaphore;
 
 type Tamper = Box<dyn FnMut(&'static str) -> Option<ProviderError> + Send>;
