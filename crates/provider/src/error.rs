@@ -1,4 +1,4 @@
-//! What a provider says when it cannot do what it was asked.
+//! The error of providers.
 
 use std::error::Error;
 use std::fmt;
@@ -27,7 +27,7 @@ pub struct ProviderError {
     source: Option<Arc<dyn Error + Send + Sync>>,
 }
 
-/// What a caller may want to decide by, without reading the message.
+/// What callers decide by; they never read the message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Other,
@@ -51,7 +51,7 @@ impl ProviderError {
         Self::of_kind(Kind::Other, operation, message, false)
     }
 
-    /// The lock token is unknown, expired or used: whoever held it lost the right to commit.
+    /// The lock token is unknown, expired or used: its holder has lost the right to commit.
     pub fn lock_lost(operation: impl Into<String>, message: impl Into<String>) -> Self {
         Self::of_kind(Kind::LockLost, operation, message, false)
     }

@@ -23,10 +23,13 @@ use crate::types::{
 use crate::warm::{FetchedTurn, TurnCommit, WarmView};
 use crate::watch::InstanceWatch;
 
-/// Storage, two queues with locks, and nothing else: a provider never decides what an orchestration does.
+/// The plain storage contract: storage and two queues with locks, one item at a time.
+///
+/// A provider never decides what an orchestration does. A simple provider implements this trait; one that can do more
+/// implements [`Store`] and gets these methods from it.
 ///
 /// Any returned future may be dropped at any await; the store is then as before the call or as after it. Work that was
-/// assigned to a dropped fetch is given back.
+/// assigned to a dropped fetch returns to its queue.
 #[async_trait]
 pub trait Provider: Any + Send + Sync {
     /// Name of the provider, for logs.
@@ -63,8 +66,8 @@ pub trait Provider: Any + Send + Sync {
         cancelled_activities: Vec<ScheduledActivityIdentifier>,
     ) -> Result<(), ProviderError>;
 
-    /// Releases the lock; the fetched messages come again, now or after `delay`. `ignore_attempt` takes back the
-    /// attempt that was counted.
+    /// Releases the lock; the fetched messages become visible again, now or after `delay`. `ignore_attempt` takes back
+    /// the attempt that was counted.
     async fn abandon_orchestration_item(
         &self,
         lock_token: &str,

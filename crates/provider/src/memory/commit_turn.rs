@@ -1,50 +1,47 @@
 //! Writing what a turn decided.
 
-use everturn_core::{Bug, Event, EventKind, WorkItem, kind_of, planted};
+use everturn_core::{Event, EventKind, ExecutionStatus, WorkItem};
 
 use super::kv::is_kv_event;
-use super::store::{
-    COMPLETED, CONTINUED_AS_NEW, Execution, FAILED, Instance, Moment, RUNNING, Store, VISIBLE,
-    check_new_events,
-};
+use super::raw_writes::check_worker_item;
+use super::submit::check_orchestrator_item;
+use super::tables::{Execution, Instance, Moment, Tables, check_new_events};
 use crate::error::ProviderError;
-use crate::types::ExecutionMetadata;
-use crate::warm::TurnCommit;
+use crate::store::{ExecutionUpdate, NewMessage, NewWork, Stamp, TurnCommit};
 
-const OPERATION: &str = "ack_orchestration_item";
+const OPERATION: &str = "commit_turn";
 
-impl Store {
-    /// Commits a turn, or refuses it and changes nothing.
-    pub(super) fn ack_orchestration_item(
+impl Tables {
+    /// Commits a turn and leaves `stamp` on the instance, or refuses it and changes nothing.
+    pub(super) fn commit_turn(
         &mut self,
         now: Moment,
+        stamp: Stamp,
         commit: TurnCommit,
     ) -> Result<(), ProviderError> {
         let instance = self.instance_locked_by(OPERATION, &commit.lock_token, now)?;
         let now_ms = now.wall_ms;
         self.check_turn(&instance, &commit)?;
 
-        self.orchestrator_queue.retain(|_, message| {
-            message.tagged_by.as_deref() != Some(commit.lock_token.as_str())
-                && !(planted(Bug::NewcomersAcked) && message.instance == instance)
-        });
+        self.orchestrator_queue
+            .retain(|_, message| message.tagged_by.as_deref() != Some(commit.lock_token.as_str()));
         self.instance_locks.remove(&instance);
-        self.write_instance(now_ms, &instance, commit.execution_id, &commit.metadata);
+        self.write_instance(now_ms, &instance, commit.execution_id, &commit.update);
         self.write_custom_status(&instance, &commit.history_delta);
-        self.write_kv(&instance, &commit.metadata, &commit.history_delta);
-        self.stamps.insert(instance.clone(), commit.stamp);
-        self.write_execution(now_ms, &instance, commit.execution_id, commit.metadata, commit.history_delta);
+        self.write_kv(&instance, &commit.update, &commit.history_delta);
+        self.stamps.insert(instance.clone(), stamp);
+        self.write_execution(now_ms, &instance, commit.execution_id, commit.update, commit.history_delta);
 
-        for item in commit.worker_items {
+        for NewWork { item } in commit.worker_items {
             self.push_activity(item);
         }
         for cancelled in &commit.cancelled_activities {
             self.worker_queue.retain(|_, activity| activity.identity.as_ref() != Some(cancelled));
         }
-        for item in commit.orchestrator_items {
+        for NewMessage { item, delay } in commit.orchestrator_items {
             let visible_at_ms = match &item {
                 WorkItem::TimerFired { fire_at_ms, .. } => now.visible_from(*fire_at_ms),
-                _ => VISIBLE,
+                _ => now.visible_after(delay),
             };
             self.push_message(item, visible_at_ms);
         }
@@ -63,35 +60,29 @@ impl Store {
             && self.stamps.get(instance) != Some(&base)
         {
             return Err(ProviderError::history_moved(
-                "commit_turn",
+                OPERATION,
                 format!("{instance}, execution {}: history moved", commit.execution_id),
             ));
         }
         let existing = self.execution(instance, commit.execution_id);
         check_new_events(OPERATION, instance, commit.execution_id, existing, &commit.history_delta)?;
-        for item in &commit.worker_items {
+        for NewWork { item } in &commit.worker_items {
             check_worker_item(OPERATION, item)?;
         }
-        for item in &commit.orchestrator_items {
+        for NewMessage { item, .. } in &commit.orchestrator_items {
             check_orchestrator_item(OPERATION, item)?;
         }
         Ok(())
     }
 
-    /// The instance's row: made if the metadata names the orchestration, else only kept up to date.
-    fn write_instance(
-        &mut self,
-        now_ms: u64,
-        instance: &str,
-        execution_id: u64,
-        metadata: &ExecutionMetadata,
-    ) {
-        if let (Some(name), Some(version)) = (&metadata.orchestration_name, &metadata.orchestration_version) {
+    /// Creates the instance's row if the update names the orchestration, else only keeps it up to date.
+    fn write_instance(&mut self, now_ms: u64, instance: &str, execution_id: u64, update: &ExecutionUpdate) {
+        if let (Some(name), Some(version)) = (&update.orchestration_name, &update.orchestration_version) {
             let row = self.instances.entry(instance.to_owned()).or_insert_with(|| Instance {
                 orchestration_name: String::new(),
                 orchestration_version: String::new(),
                 current_execution_id: execution_id,
-                parent_instance_id: metadata.parent_instance_id.clone(),
+                parent_instance_id: update.parent_instance_id.clone(),
                 created_at_ms: now_ms,
                 updated_at_ms: now_ms,
             });
@@ -104,7 +95,7 @@ impl Store {
         }
     }
 
-    /// The last status of the delta counts; however many there are, it is one step.
+    /// Only the last status of the delta counts; the version grows by one per turn.
     fn write_custom_status(&mut self, instance: &str, history_delta: &[Event]) {
         let last_status = history_delta.iter().rev().find_map(|event| match &event.kind {
             EventKind::CustomStatusUpdated { status } => Some(status),
@@ -112,20 +103,20 @@ impl Store {
         });
         if let Some(status) = last_status {
             let custom = self.custom_statuses.entry(instance.to_owned()).or_default();
-            custom.status.clone_from(status);
+            custom.text.clone_from(status);
             custom.version += 1;
         }
     }
 
-    fn write_kv(&mut self, instance: &str, metadata: &ExecutionMetadata, history_delta: &[Event]) {
+    fn write_kv(&mut self, instance: &str, update: &ExecutionUpdate, history_delta: &[Event]) {
         if history_delta.iter().any(|event| is_kv_event(&event.kind)) {
             let kv = self.kv.entry(instance.to_owned()).or_default();
             for event in history_delta {
                 kv.apply(&event.kind);
             }
         }
-        let ended = matches!(metadata.status.as_deref(), Some(COMPLETED | FAILED | CONTINUED_AS_NEW));
-        if ended && let Some(kv) = self.kv.get_mut(instance) {
+        let has_ended = update.status.is_some_and(|status| status != ExecutionStatus::Running);
+        if has_ended && let Some(kv) = self.kv.get_mut(instance) {
             kv.merge();
         }
     }
@@ -135,7 +126,7 @@ impl Store {
         now_ms: u64,
         instance: &str,
         execution_id: u64,
-        metadata: ExecutionMetadata,
+        update: ExecutionUpdate,
         history_delta: Vec<Event>,
     ) {
         let execution = self
@@ -144,33 +135,14 @@ impl Store {
             .or_default()
             .entry(execution_id)
             .or_insert_with(|| Execution::running(now_ms));
-        if metadata.pinned_engine_version.is_some() {
-            execution.pinned_engine_version = metadata.pinned_engine_version;
+        if update.pinned_engine_version.is_some() {
+            execution.pinned_engine_version = update.pinned_engine_version;
         }
-        if let Some(status) = metadata.status {
-            execution.completed_at_ms = (status != RUNNING).then_some(now_ms);
+        if let Some(status) = update.status {
+            execution.completed_at_ms = (status != ExecutionStatus::Running).then_some(now_ms);
             execution.status = status;
-            execution.output = metadata.output;
+            execution.output = update.output;
         }
         execution.append(history_delta);
     }
-}
-
-/// Only activities belong into the worker queue.
-pub(super) fn check_worker_item(operation: &str, item: &WorkItem) -> Result<(), ProviderError> {
-    if matches!(item, WorkItem::ActivityExecute { .. }) {
-        return Ok(());
-    }
-    let message = format!("{} for {} does not belong into the worker queue", kind_of(item), item.instance());
-    Err(ProviderError::permanent(operation, message))
-}
-
-/// Everything but activities belongs into the orchestrator queue.
-pub(super) fn check_orchestrator_item(operation: &str, item: &WorkItem) -> Result<(), ProviderError> {
-    if !matches!(item, WorkItem::ActivityExecute { .. }) {
-        return Ok(());
-    }
-    let message =
-        format!("{} for {} does not belong into the orchestrator queue", kind_of(item), item.instance());
-    Err(ProviderError::permanent(operation, message))
 }

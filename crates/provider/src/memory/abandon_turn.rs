@@ -1,26 +1,20 @@
-//! Giving an instance back without having changed it.
+//! Releasing the lock of an instance without a commit.
 
-use std::time::Duration;
-
-use super::store::{Moment, Store};
+use super::tables::{Moment, Tables};
 use crate::error::ProviderError;
+use crate::store::TurnAbandon;
 
-impl Store {
-    /// Releases the lock; exactly the rows that the fetch took come again, now or later.
-    pub(super) fn abandon_orchestration_item(
-        &mut self,
-        now: Moment,
-        lock_token: &str,
-        delay: Option<Duration>,
-        ignore_attempt: bool,
-    ) -> Result<(), ProviderError> {
-        let instance = self.instance_locked_by("abandon_orchestration_item", lock_token, now)?;
-        self.let_instance_go(instance, lock_token, now.visible_after(delay), ignore_attempt);
+impl Tables {
+    /// Releases the lock; exactly the rows that the fetch took become visible again, now or later.
+    pub(super) fn abandon_turn(&mut self, now: Moment, abandon: &TurnAbandon) -> Result<(), ProviderError> {
+        let TurnAbandon { lock_token, delay, ignore_attempt } = abandon;
+        let instance = self.instance_locked_by("abandon_turn", lock_token, now)?;
+        self.release_instance(instance, lock_token, now.visible_after(*delay), *ignore_attempt);
         Ok(())
     }
 
-    /// The same for whoever need not ask whether the lock lasts.
-    pub(super) fn let_instance_go(
+    /// Releases the lock of an instance, whether or not it has expired.
+    pub(super) fn release_instance(
         &mut self,
         instance: String,
         lock_token: &str,
