@@ -1,5 +1,5 @@
-//! Every verb of the provider on a damaged store. Whatever is said about the damaged instance is noted; the others must
-//! not notice anything.
+//! Every verb of the provider on a damaged store. What is reported about the damaged instance is recorded; the others must
+//! not be affected.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -10,90 +10,90 @@ use everturn_core::{
     ErrorDetails, Event, EventKind, OrchestrationStatus, PoisonMessageType, WorkItem, kind_of,
 };
 use everturn_provider::management::{InstanceFilter, PruneOptions};
+use everturn_provider::store::{LockKind, LockRenewal, Renewal, Store as Verbs};
 use everturn_provider::{
-    ExecutionMetadata, LockKind, LockRenewal, ManualClock, OrchestrationItem, Provider, ProviderAdmin,
-    ProviderError,
+    ExecutionMetadata, ManualClock, OrchestrationItem, Provider, ProviderAdmin, ProviderError,
 };
 use everturn_sqlite::SqliteProvider;
 
 use super::columns::{Applied, DAMAGED};
-use super::inhabited_store::{self as inhabited, DELAY, SOUND, fetch_any_work};
+use super::filled_store::{self, DELAY, SOUND, fetch_any_work};
 use crate::store::{LOCK, Store, fetch, signal, start};
 
 /// The event that the engine records over a history it cannot read.
 const FAILURE_EVENT_ID: u64 = 99_999;
-/// More fetches than any drain needs: a store that hands out more goes round in circles.
+/// More fetches than any drain needs: a store that assigns more repeats itself.
 const FETCHES_MAX: usize = 40;
 
 type Fetched<Item> = (Item, String, u32);
 
-/// What is held while the damage happens.
+/// What is locked while the damage happens.
 #[derive(Default)]
-pub(crate) struct Held {
+pub(crate) struct HeldWork {
     turns: Vec<Fetched<OrchestrationItem>>,
     work: Vec<Fetched<WorkItem>>,
 }
 
-/// A store under damage.
-pub(crate) struct Ward {
-    pub(crate) store: Store,
+/// A store with damaged rows.
+pub(crate) struct DamagedStore {
+    pub(crate) files: Store,
     provider: SqliteProvider,
     clock: Arc<ManualClock>,
-    /// What the sound instances looked like before.
-    portraits: BTreeMap<&'static str, String>,
-    /// What was said about the damaged instance.
+    /// What reads of the sound instances returned before.
+    shown_before: BTreeMap<&'static str, String>,
+    /// What was reported about the damaged instance.
     pub(crate) noticed: Vec<String>,
     /// Why the damaged instance was parked.
     pub(crate) parked: Option<String>,
     applied: Applied,
-    /// What was said about records of the damaged instance that cannot be read.
+    /// What was reported about damaged rows of the damaged instance.
     damage: Vec<String>,
     /// How many messages of each kind the committed turns had, by instance.
     received: BTreeMap<String, BTreeMap<String, usize>>,
-    told: bool,
-    refused_before: bool,
+    activity_failed: bool,
+    abandoned_before: bool,
     /// Not even its failure could be recorded.
     unfailable: bool,
 }
 
-impl Ward {
-    /// Opens a store; each session is claimed, nothing is held.
-    pub(crate) async fn admit() -> Self {
-        let store = inhabited::inhabited().await;
-        let clock = inhabited::clock();
-        let provider = inhabited::open(&store, &clock).await;
-        let mut claimed = Vec::new();
+impl DamagedStore {
+    /// Opens a store; each session is leased, nothing is locked.
+    pub(crate) async fn open() -> Self {
+        let files = filled_store::filled().await;
+        let clock = filled_store::clock();
+        let provider = filled_store::open(&files, &clock).await;
+        let mut leased = Vec::new();
         while let Some((_, token, _)) = fetch_any_work(&provider).await {
-            claimed.push(token);
+            leased.push(token);
         }
-        assert_eq!(claimed.len(), 9);
-        for token in claimed {
+        assert_eq!(leased.len(), 9);
+        for token in leased {
             provider.abandon_work_item(&token, None, true).await.unwrap();
         }
-        let mut ward = Self {
-            store,
+        let mut store = Self {
+            files,
             provider,
             clock,
-            portraits: BTreeMap::new(),
+            shown_before: BTreeMap::new(),
             noticed: Vec::new(),
             parked: None,
             applied: Applied::Nothing,
             damage: Vec::new(),
             received: BTreeMap::new(),
-            told: false,
-            refused_before: false,
+            activity_failed: false,
+            abandoned_before: false,
             unfailable: false,
         };
         for instance in SOUND {
-            let portrait = ward.portrait(instance).await;
-            ward.portraits.insert(instance, portrait);
+            let shown = store.show(instance).await;
+            store.shown_before.insert(instance, shown);
         }
-        ward
+        store
     }
 
     /// Fetches everything there is.
-    pub(crate) async fn hold(&self) -> Held {
-        let mut held = Held::default();
+    pub(crate) async fn hold(&self) -> HeldWork {
+        let mut held = HeldWork::default();
         while let Some(turn) = fetch(&self.provider).await {
             held.turns.push(turn);
         }
@@ -105,10 +105,10 @@ impl Ward {
     }
 
     /// Uses every verb, the removing ones last.
-    pub(crate) async fn live(&mut self, held: Held, applied: Applied) {
+    pub(crate) async fn use_every_verb(&mut self, held: HeldWork, applied: Applied) {
         self.applied = applied;
-        self.look().await;
-        self.look_at_the_whole().await;
+        self.read_all().await;
+        self.list_all().await;
         self.finish(held).await;
         self.drain().await;
         self.clock.advance(DELAY + LOCK);
@@ -136,8 +136,8 @@ impl Ward {
         match outcome {
             Ok(value) => Some(value),
             Err(error) => {
-                assert!(!error.is_retryable(), "{verb}: trying again never helps: {error}");
-                // An old execution is nobody's business but of who reads it.
+                assert!(!error.is_retryable(), "{verb}: damage must not be retryable: {error}");
+                // A damaged old execution affects only reads of that execution.
                 if error.is_damaged() && verb != "read_with_execution" {
                     self.damage.push(format!("{verb}: {error}"));
                 }
@@ -147,7 +147,7 @@ impl Ward {
         }
     }
 
-    /// Of a sound instance nothing is an error.
+    /// No call about a sound instance may fail.
     fn note_of<T: Debug>(
         &mut self,
         instance: &str,
@@ -164,46 +164,46 @@ impl Ward {
         self.provider.as_management_capability().unwrap()
     }
 
-    /// All that reading shows of an instance.
-    async fn portrait(&mut self, instance: &str) -> String {
+    /// All that reads return about an instance.
+    async fn show(&mut self, instance: &str) -> String {
         let (provider, admin) = (&self.provider, self.admin());
         let kv = provider.get_kv_all_values(instance).await.map(BTreeMap::from_iter);
         let shown = vec![
-            told("read", provider.read(instance).await),
-            told("read_with_execution", provider.read_with_execution(instance, 1).await),
-            told("read_status", provider.read_status(instance).await),
-            told("read_orchestration_name", provider.read_orchestration_name(instance).await),
-            told("get_custom_status", provider.get_custom_status(instance, 0).await),
-            told("get_kv_all_values", kv),
-            told("get_kv_value", provider.get_kv_value(instance, "base").await),
-            told("get_instance_stats", provider.get_instance_stats(instance).await),
-            told("list_executions", admin.list_executions(instance).await),
-            told("read_history", admin.read_history(instance).await),
-            told("latest_execution_id", admin.latest_execution_id(instance).await),
-            told("get_instance_info", admin.get_instance_info(instance).await),
-            told("get_execution_info", admin.get_execution_info(instance, 2).await),
-            told("list_children", admin.list_children(instance).await),
-            told("get_parent_id", admin.get_parent_id(instance).await),
-            told("get_instance_tree", admin.get_instance_tree(instance).await),
+            printed("read", provider.read(instance).await),
+            printed("read_with_execution", provider.read_with_execution(instance, 1).await),
+            printed("read_status", Verbs::read_status(provider, instance).await),
+            printed("read_orchestration_name", Verbs::read_orchestration_name(provider, instance).await),
+            printed("get_custom_status", provider.get_custom_status(instance, 0).await),
+            printed("get_kv_all_values", kv),
+            printed("get_kv_value", provider.get_kv_value(instance, "base").await),
+            printed("get_instance_stats", provider.get_instance_stats(instance).await),
+            printed("list_executions", admin.list_executions(instance).await),
+            printed("read_history", admin.read_history(instance).await),
+            printed("latest_execution_id", admin.latest_execution_id(instance).await),
+            printed("get_instance_info", admin.get_instance_info(instance).await),
+            printed("get_execution_info", admin.get_execution_info(instance, 2).await),
+            printed("list_children", admin.list_children(instance).await),
+            printed("get_parent_id", admin.get_parent_id(instance).await),
+            printed("get_instance_tree", admin.get_instance_tree(instance).await),
         ];
-        let mut portrait = String::new();
+        let mut all = String::new();
         for (verb, outcome) in shown {
             if let Some(shown) = self.note_of(instance, verb, outcome) {
-                portrait.push_str(&format!("{verb}: {shown}\n"));
+                all.push_str(&format!("{verb}: {shown}\n"));
             }
         }
-        portrait
+        all
     }
 
-    async fn look(&mut self) {
-        self.portrait(DAMAGED).await;
+    async fn read_all(&mut self) {
+        self.show(DAMAGED).await;
         for instance in SOUND {
-            let portrait = self.portrait(instance).await;
-            assert_eq!(portrait, self.portraits[instance]);
+            let shown = self.show(instance).await;
+            assert_eq!(shown, self.shown_before[instance]);
         }
     }
 
-    async fn look_at_the_whole(&self) {
+    async fn list_all(&self) {
         let admin = self.admin();
         let listed = admin.list_instances().await.unwrap();
         let running = admin.list_instances_by_status("Running").await.unwrap();
@@ -217,8 +217,8 @@ impl Ward {
         admin.get_queue_depths().await.unwrap();
     }
 
-    /// Renews and ends what was held while the damage happened.
-    async fn finish(&mut self, held: Held) {
+    /// Renews and ends what was locked while the damage happened.
+    async fn finish(&mut self, held: HeldWork) {
         let mut renewals = Vec::new();
         for (item, token, _) in &held.turns {
             renewals.push((item.instance.clone(), LockKind::Orchestration, token.clone()));
@@ -230,15 +230,15 @@ impl Ward {
             .iter()
             .map(|(_, kind, token)| LockRenewal { kind: *kind, token: token.clone(), extend_for: LOCK })
             .collect();
-        let answers = self.provider.renew_locks(&asked).await;
+        let answers = self.provider.renew(&Renewal::of_locks(asked)).await.unwrap().locks;
         for ((instance, ..), answer) in renewals.iter().zip(answers) {
-            self.note_of(instance, "renew_locks", answer);
+            self.note_of(instance, "renew", answer);
         }
         for (nth, fetched) in held.work.into_iter().enumerate() {
             if nth % 3 == 2 {
                 let (item, token, _) = fetched;
-                let given_back = self.provider.abandon_work_item(&token, None, true).await;
-                self.note_of(item.instance(), "abandon_work_item", given_back);
+                let abandoned = self.provider.abandon_work_item(&token, None, true).await;
+                self.note_of(item.instance(), "abandon_work_item", abandoned);
             } else {
                 self.run_activity(fetched).await;
             }
@@ -248,7 +248,7 @@ impl Ward {
         }
     }
 
-    /// Works everything off that is visible.
+    /// Processes everything that is visible.
     async fn drain(&mut self) {
         for _ in 0..FETCHES_MAX {
             if let Some(work) = fetch_any_work(&self.provider).await {
@@ -259,7 +259,7 @@ impl Ward {
                 return;
             }
         }
-        panic!("the store hands out the same again and again: {:?}", self.noticed);
+        panic!("the store assigns the same work again and again: {:?}", self.noticed);
     }
 
     async fn run_activity(&mut self, (item, token, _): Fetched<WorkItem>) {
@@ -274,12 +274,12 @@ impl Ward {
         };
         let acked = self.provider.ack_work_item(&token, Some(completion)).await;
         if self.note_of(&instance, "ack_work_item", acked).is_none() {
-            let given_back = self.provider.abandon_work_item(&token, Some(LOCK), false).await;
-            self.note("abandon_work_item", given_back);
+            let abandoned = self.provider.abandon_work_item(&token, Some(LOCK), false).await;
+            self.note("abandon_work_item", abandoned);
         }
     }
 
-    /// As the engine does: a turn is committed; one that cannot be read is given back at first, then failed.
+    /// As the engine does: commits a turn; abandons one whose history is damaged at first, then fails it.
     async fn take_turn(&mut self, (item, token, attempts): Fetched<OrchestrationItem>) {
         let instance = item.instance.clone();
         let renewed = self.provider.renew_orchestration_item_lock(&token, LOCK).await;
@@ -291,17 +291,18 @@ impl Ward {
                 "{item:?}"
             );
         }
-        self.told |= item.messages.iter().any(|message| matches!(message, WorkItem::ActivityFailed { .. }));
+        self.activity_failed |=
+            item.messages.iter().any(|message| matches!(message, WorkItem::ActivityFailed { .. }));
         if let Some(reason) = &item.history_error {
             self.noticed.push(format!("fetch_orchestration_item: {reason}"));
             self.damage.push(format!("fetch_orchestration_item: {reason}"));
-            if !self.refused_before {
-                self.refused_before = true;
-                let given_back = self
+            if !self.abandoned_before {
+                self.abandoned_before = true;
+                let abandoned = self
                     .provider
                     .abandon_orchestration_item(&token, Some(Duration::from_secs(1)), false)
                     .await;
-                self.note("abandon_orchestration_item", given_back);
+                self.note("abandon_orchestration_item", abandoned);
                 return;
             }
             return self.fail(&item, &token, reason.clone()).await;
@@ -350,7 +351,7 @@ impl Ward {
         };
         let kind = EventKind::OrchestrationFailed { details };
         let event = Event::with_event_id(FAILURE_EVENT_ID, &item.instance, item.execution_id, None, kind);
-        // What comes after the failure is dropped.
+        // Messages after the failure are dropped.
         let (delta, metadata) = match self.parked {
             Some(_) => (vec![], ExecutionMetadata::default()),
             None => (vec![event], metadata),
@@ -364,8 +365,8 @@ impl Ward {
             Err(error) => {
                 self.unfailable |= !error.is_lock_lost();
                 self.note("ack_orchestration_item (failure)", Err::<(), _>(error));
-                let given_back = self.provider.abandon_orchestration_item(token, Some(DELAY), false).await;
-                self.note("abandon_orchestration_item", given_back);
+                let abandoned = self.provider.abandon_orchestration_item(token, Some(DELAY), false).await;
+                self.note("abandon_orchestration_item", abandoned);
             }
         }
     }
@@ -380,8 +381,8 @@ impl Ward {
         self.received.contains_key(DAMAGED)
     }
 
-    /// Whether somebody who asked for the damaged instance was told.
-    pub(crate) fn damage_is_told(&self) -> bool {
+    /// Whether a read of the damaged instance reported damage.
+    pub(crate) fn damage_is_reported(&self) -> bool {
         !self.damage.is_empty()
     }
 
@@ -391,9 +392,9 @@ impl Ward {
         all_messages().iter().all(|(kind, sent)| received.get(kind).is_some_and(|received| received >= sent))
     }
 
-    /// Whether the damaged instance was told that an activity of its cannot be read.
-    pub(crate) fn damaged_was_told(&self) -> bool {
-        self.told
+    /// Whether the damaged instance received a failure of an activity.
+    pub(crate) fn activity_failed(&self) -> bool {
+        self.activity_failed
     }
 
     fn check_received(&self) {
@@ -402,13 +403,13 @@ impl Ward {
         }
     }
 
-    /// What is wrong with an instance is told to whoever asks for it: why it was parked, or what of it cannot be read.
-    /// (Of values that a constraint keeps out, only what parked it.)
+    /// Reads of the damaged instance report why it was parked, or what of it is damaged. (Of values that a constraint
+    /// refuses, only what parked it.)
     async fn check_visible(&mut self) {
         if self.parked.is_none() {
-            // A later turn may have written over it.
+            // A later turn may have overwritten it.
             self.damage.clear();
-            self.portrait(DAMAGED).await;
+            self.show(DAMAGED).await;
             if self.damage.is_empty() || self.applied == Applied::Forced {
                 return;
             }
@@ -419,7 +420,7 @@ impl Ward {
         for instance in listed.iter().filter(|listed| !SOUND.contains(&listed.as_str())) {
             seen = true;
             if instance.contains(char::REPLACEMENT_CHARACTER) {
-                // A name that is no text can be seen in the list, but not asked for.
+                // An id that is no UTF-8 is listed, but cannot be read by id.
                 continue;
             }
             let says = |text: &str| self.parked.as_ref().is_none_or(|reason| text.contains(reason.as_str()));
@@ -428,7 +429,7 @@ impl Ward {
                 Ok(info) => info.status == "Failed" && info.output.as_deref().is_some_and(says),
                 Err(error) => error.is_damaged(),
             };
-            let status = self.provider.read_status(instance).await;
+            let status = Verbs::read_status(&self.provider, instance).await;
             let in_status = match &status {
                 Ok(OrchestrationStatus::Failed { details, .. }) => says(&details.display_message()),
                 Ok(_) => false,
@@ -448,15 +449,15 @@ impl Ward {
 
     async fn reopen(&mut self) {
         self.provider.close().await;
-        self.provider = inhabited::open(&self.store, &self.clock).await;
-        self.look_at_the_whole().await;
+        self.provider = filled_store::open(&self.files, &self.clock).await;
+        self.list_all().await;
         for instance in SOUND {
-            self.portrait(instance).await;
+            self.show(instance).await;
         }
         self.drain().await;
     }
 
-    /// The writer is alive: an instance that is begun now goes on.
+    /// The writer works: a new instance runs.
     async fn serves(&mut self, instance: &str) {
         self.provider.enqueue_for_orchestrator(start(instance), None).await.unwrap();
         for _ in 0..FETCHES_MAX {
@@ -472,7 +473,7 @@ impl Ward {
             }
             self.take_turn((item, token, attempts)).await;
         }
-        panic!("the new instance is never handed out");
+        panic!("the new instance is never assigned");
     }
 
     async fn prune(&mut self) {
@@ -510,7 +511,7 @@ fn all_messages() -> BTreeMap<String, usize> {
     kinds.into_iter().map(|(kind, count)| (kind.to_owned(), count)).collect()
 }
 
-fn told<T: Debug>(
+fn printed<T: Debug>(
     verb: &'static str,
     outcome: Result<T, ProviderError>,
 ) -> (&'static str, Result<String, ProviderError>) {

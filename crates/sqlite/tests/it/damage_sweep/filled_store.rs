@@ -1,4 +1,4 @@
-//! A store with three instances in the middle of their lives.
+//! A store with three running instances.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use tokio::sync::OnceCell;
 use super::columns::DAMAGED;
 use crate::store::{LOCK, Store, fetch, named, signal, start};
 
-/// The instances nothing happens to.
+/// The instances whose rows are not damaged.
 pub(crate) const SOUND: [&str; 2] = ["sound-1", "sound-2"];
 
-/// The moment at which every store begins.
+/// The time at which every store begins.
 const BEGINNING_MS: u64 = 1_700_000_000_000;
 /// When the delayed message of each instance is due.
 pub(crate) const DELAY: Duration = Duration::from_secs(60);
@@ -23,19 +23,19 @@ pub(crate) const DELAY: Duration = Duration::from_secs(60);
 static TEMPLATE: OnceCell<Vec<u8>> = OnceCell::const_new();
 
 /// A store of its own, with the same content each time.
-pub(crate) async fn inhabited() -> Store {
+pub(crate) async fn filled() -> Store {
     let file = TEMPLATE
         .get_or_init(|| async {
             let store = Store::new();
             let provider = open(&store, &clock()).await;
             for instance in [DAMAGED, SOUND[0], SOUND[1]] {
-                settle(&provider, instance).await;
+                run_two_executions(&provider, instance).await;
             }
             for instance in [DAMAGED, SOUND[0], SOUND[1]] {
                 send(&provider, instance).await;
             }
             provider.close().await;
-            note_set_aside(&store.path());
+            insert_dead_letter(&store.path());
             std::fs::read(store.path()).unwrap()
         })
         .await;
@@ -51,7 +51,7 @@ pub(crate) fn clock() -> Arc<ManualClock> {
 pub(crate) async fn open(store: &Store, clock: &Arc<ManualClock>) -> SqliteProvider {
     let options = SqliteOptions {
         clock: Arc::clone(clock) as Arc<dyn Clock>,
-        // What is tested is damage, not power failure.
+        // This tests damage, not power failure.
         synchronous: Synchronous::Normal,
         ..SqliteOptions::default()
     };
@@ -79,7 +79,7 @@ fn started() -> EventKind {
         parent_instance: None,
         parent_id: None,
         parent_execution_id: None,
-        carry_forward_events: Some(vec![("mail".to_owned(), "letter".to_owned())]),
+        carry_forward_events: Some(vec![("mail".to_owned(), "text".to_owned())]),
         initial_custom_status: None,
     }
 }
@@ -105,7 +105,7 @@ fn work(instance: &str, id: u64, session_id: Option<String>, tag: Option<&str>) 
 }
 
 /// Two executions, both parts of the key-value store, a custom status and three activities.
-async fn settle(provider: &SqliteProvider, instance: &str) {
+async fn run_two_executions(provider: &SqliteProvider, instance: &str) {
     provider.enqueue_for_orchestrator(start(instance), None).await.unwrap();
     let (_, token, _) = fetch(provider).await.unwrap();
     let first = vec![
@@ -166,7 +166,7 @@ async fn send(provider: &SqliteProvider, instance: &str) {
     provider.enqueue_for_orchestrator(timer, Some(DELAY)).await.unwrap();
 }
 
-fn note_set_aside(path: &Path) {
+fn insert_dead_letter(path: &Path) {
     let sql = "INSERT INTO set_aside (set_aside_at_ms, reason, instance_id, execution_id, activity_id, work_item) \
          VALUES (1, 'reason', 'damaged', 1, 2, '{')";
     rusqlite::Connection::open(path).unwrap().execute(sql, []).unwrap();

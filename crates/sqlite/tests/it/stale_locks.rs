@@ -1,4 +1,4 @@
-//! The locks of the dead.
+//! Locks held by processes that no longer run.
 
 use std::time::Duration;
 
@@ -24,29 +24,30 @@ fn owner(id: &str) -> SessionFetchConfig {
 }
 
 #[tokio::test]
-async fn whoever_opens_the_file_alone_frees_them_at_once() {
+async fn a_process_that_opens_the_file_alone_releases_them_at_once() {
     let store = Store::new();
-    let dead = store.open().await;
-    begin(&dead, "a", vec![activity("a", 2)]).await;
-    dead.enqueue_for_orchestrator(signal("a"), None).await.unwrap();
-    dead.enqueue_for_worker(in_session(3)).await.unwrap();
-    assert!(fetch(&dead).await.is_some());
-    assert!(fetch_work(&dead).await.is_some());
-    let claimed = dead.fetch_work_item(LOCK, Duration::ZERO, Some(&owner("dead")), &TagFilter::Any).await;
-    assert!(claimed.unwrap().is_some());
-    dead.close().await;
+    let stopped = store.open().await;
+    begin(&stopped, "a", vec![activity("a", 2)]).await;
+    stopped.enqueue_for_orchestrator(signal("a"), None).await.unwrap();
+    stopped.enqueue_for_worker(in_session(3)).await.unwrap();
+    assert!(fetch(&stopped).await.is_some());
+    assert!(fetch_work(&stopped).await.is_some());
+    let leased =
+        stopped.fetch_work_item(LOCK, Duration::ZERO, Some(&owner("stopped")), &TagFilter::Any).await;
+    assert!(leased.unwrap().is_some());
+    stopped.close().await;
 
     let alone = store.open().await;
     let (_, _, attempts) = fetch(&alone).await.expect("the instance is free");
-    assert_eq!(attempts, 2, "the attempt of the dead counts");
+    assert_eq!(attempts, 2, "the attempt of the stopped process counts");
     let (item, _, attempts) = fetch_work(&alone).await.expect("the activity is free");
     assert_eq!((item, attempts), (activity("a", 2), 2));
-    let claimed = alone.fetch_work_item(LOCK, Duration::ZERO, Some(&owner("alive")), &TagFilter::Any).await;
-    assert_eq!(claimed.unwrap().expect("the session is free").0, in_session(3));
+    let leased = alone.fetch_work_item(LOCK, Duration::ZERO, Some(&owner("running")), &TagFilter::Any).await;
+    assert_eq!(leased.unwrap().expect("the session is free").0, in_session(3));
 }
 
 #[tokio::test]
-async fn whoever_is_not_alone_waits_for_them() {
+async fn a_process_that_is_not_alone_releases_none() {
     let store = Store::new();
     let holder = store.open().await;
     begin(&holder, "a", vec![activity("a", 2)]).await;
@@ -65,17 +66,18 @@ async fn whoever_is_not_alone_waits_for_them() {
 #[tokio::test]
 async fn a_hidden_start_stays_hidden_and_its_messages_too() {
     let store = Store::new();
-    let dead = store.open().await;
-    dead.enqueue_for_orchestrator(crate::store::start("b"), None).await.unwrap();
-    let (_, token, _) = fetch(&dead).await.unwrap();
-    dead.abandon_orchestration_item(&token, Some(Duration::from_secs(600)), false).await.unwrap();
-    dead.enqueue_for_orchestrator(
-        WorkItem::QueueMessage { instance: "b".to_owned(), name: "q".to_owned(), data: "d".to_owned() },
-        None,
-    )
-    .await
-    .unwrap();
-    dead.close().await;
+    let stopped = store.open().await;
+    stopped.enqueue_for_orchestrator(crate::store::start("b"), None).await.unwrap();
+    let (_, token, _) = fetch(&stopped).await.unwrap();
+    stopped.abandon_orchestration_item(&token, Some(Duration::from_secs(600)), false).await.unwrap();
+    stopped
+        .enqueue_for_orchestrator(
+            WorkItem::QueueMessage { instance: "b".to_owned(), name: "q".to_owned(), data: "d".to_owned() },
+            None,
+        )
+        .await
+        .unwrap();
+    stopped.close().await;
 
     let alone = store.open().await;
     assert!(fetch(&alone).await.is_none());
