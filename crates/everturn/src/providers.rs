@@ -10,7 +10,6 @@ pub mod error {
 /// The provider that keeps everything in memory, for tests.
 pub mod memory {
     pub use everturn_provider::MemoryProvider;
-    pub use everturn_provider::memory::{BatchFate, BatchFates, LostBatch, NoLoss, Unanswered};
 }
 
 /// The embedded provider: one SQLite file, no server.

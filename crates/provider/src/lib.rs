@@ -14,6 +14,8 @@ mod plain_verbs;
 mod provider;
 pub mod store;
 mod tags;
+#[doc(hidden)]
+pub mod testing;
 mod types;
 mod warm;
 mod watch;

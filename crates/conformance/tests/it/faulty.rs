@@ -7,6 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use everturn_conformance::ProviderFactory;
 use everturn_core::{Event, OrchestrationStatus, SystemStats, WorkItem};
+use everturn_provider::testing::TableAccess as _;
 use everturn_provider::{
     DispatcherCapabilityFilter, ExecutionMetadata, FetchedTurn, InstanceWatch, LockRenewal, ManualClock,
     MemoryProvider, OrchestrationItem, Provider, ProviderAdmin, ProviderError, ScheduledActivityIdentifier,

@@ -6,16 +6,16 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use everturn_core::OrchestrationStatus;
-use everturn_provider::memory::{BatchFate, BatchFates, LostBatch};
 use everturn_provider::{
-    ExecutionMetadata, FetchedTurn, LentInstance, LockKind, LockRenewal, MemoryProvider, Provider, Stamp,
-    TagFilter, TurnCommit, WarmView,
+    ExecutionMetadata, FetchedTurn, LentInstance, LockKind, LockRenewal, Provider, Stamp, TagFilter,
+    TurnCommit, WarmView,
 };
+use everturn_simulation::{BatchFate, BatchFates, FaultyStore, LostBatch};
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::tokio_clock::TokioClock;
-use crate::turns::{LOCK, activity, create, fetch, first_turn, signal, start};
+use super::tokio_clock::TokioClock;
+use super::turns::{LOCK, activity, create, fetch, first_turn, signal, start};
 
 pub(crate) const WINDOW: Duration = Duration::from_millis(5);
 pub(crate) const POLL: Duration = Duration::from_secs(30);
@@ -46,9 +46,9 @@ impl Fates {
     }
 }
 
-pub(crate) fn provider() -> (Arc<MemoryProvider>, Arc<Fates>) {
+pub(crate) fn provider() -> (Arc<FaultyStore>, Arc<Fates>) {
     let fates = Arc::new(Fates::default());
-    let provider = MemoryProvider::with_clock(Arc::new(TokioClock::new()));
+    let provider = FaultyStore::in_memory(Arc::new(TokioClock::new()));
     (Arc::new(provider.with_batches(WINDOW, Arc::clone(&fates) as Arc<dyn BatchFates>)), fates)
 }
 
@@ -71,7 +71,7 @@ pub(crate) fn empty_turn(token: &str, stamp: Stamp) -> TurnCommit {
 }
 
 /// Fetches with a cache that holds every instance at this stamp.
-pub(crate) async fn fetch_warm(provider: &MemoryProvider, stamp: Stamp) -> FetchedTurn {
+pub(crate) async fn fetch_warm(provider: &FaultyStore, stamp: Stamp) -> FetchedTurn {
     provider.fetch_turn(LOCK, POLL, None, Arc::new(Everything(stamp))).await.unwrap().unwrap()
 }
 
