@@ -180,8 +180,8 @@ async fn an_activity_whose_outcome_cannot_be_stored_is_abandoned() {
     let (acks, abandons) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let store = TamperingStore::new(memory(), move |operation| {
         let fails = match operation {
-            "ack_work_item" => acks.fetch_add(1, Ordering::SeqCst) < 1,
-            "abandon_work_item" => abandons.fetch_add(1, Ordering::SeqCst) < 2,
+            "end_work" => acks.fetch_add(1, Ordering::SeqCst) < 1,
+            "abandon_work" => abandons.fetch_add(1, Ordering::SeqCst) < 2,
             _ => false,
         };
         fails.then(|| ProviderError::retryable("ack", "busy"))
@@ -189,7 +189,7 @@ async fn an_activity_whose_outcome_cannot_be_stored_is_abandoned() {
     let node = NodeUnderTest::start(store.clone(), activities, orchestrations(), quick()).await;
     node.client.start_orchestration("i", "Race", "Echo").await.unwrap();
     assert_eq!(node.output_of("i").await, "second time");
-    assert_eq!(store.count("abandon_work_item"), 3);
+    assert_eq!(store.count("abandon_work"), 3);
     let snapshot = node.runtime.metrics_snapshot().unwrap();
     assert_eq!((snapshot.activity_infra_errors, snapshot.activity_success), (1, 1));
     node.runtime.shutdown(None).await;
@@ -211,7 +211,7 @@ async fn a_lock_that_expired_during_an_outage_leaves_the_activity_in_the_queue()
         .await;
     failing.store(false, Ordering::SeqCst);
     until("it runs again", async || seen.started.available_permits() >= 2).await;
-    assert_eq!(store.count("ack_work_item"), 0);
+    assert_eq!(store.count("end_work"), 0);
     node.runtime.shutdown(Some(0)).await;
 }
 

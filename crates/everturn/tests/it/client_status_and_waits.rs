@@ -129,7 +129,7 @@ async fn a_store_without_wake_ups_is_polled() {
     assert!(matches!(result, Err(ClientError::Timeout)), "{result:?}");
     // The watch comes first, then reads after 0, 5, 15, 35, 75, 155 and 255 ms. The next would be too late.
     let asked = store.take_calls();
-    assert_eq!(asked.first(), Some(&"watch_instance"));
+    assert_eq!(asked.first(), Some(&"watch"));
     assert_eq!(asked.iter().filter(|method| **method == "read_status").count(), 7);
 }
 

@@ -120,7 +120,7 @@ async fn a_refused_warm_turn_is_tried_again_cold() {
     let (node, store) = node_with(warm, refused).await;
     node.client.start_orchestration("i", "Two", "").await.unwrap();
     assert_eq!(node.output_of("i").await, "ab");
-    assert_eq!(store.count("abandon_orchestration_item"), 1);
+    assert_eq!(store.count("abandon_turn"), 1);
     node.runtime.shutdown(None).await;
 }
 
@@ -194,7 +194,7 @@ async fn a_commit_whose_answer_is_lost_counts_as_committed() {
             (1, 0, 2)
         );
         assert_eq!(store.count("commit_turn"), commits, "silent: {silent}");
-        assert_eq!(store.count("abandon_orchestration_item"), 0);
+        assert_eq!(store.count("abandon_turn"), 0);
         assert_eq!(node.history("i", 1).await.len(), 6);
         node.runtime.shutdown(None).await;
     }

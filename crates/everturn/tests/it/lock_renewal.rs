@@ -203,9 +203,7 @@ async fn a_lease_is_renewed_while_its_session_is_active(store: TestStore) {
 
 async fn errors_of_the_session_manager_do_not_stop_work(store: TestStore) {
     let failing = TamperingStore::new(store.provider(), |operation| match operation {
-        "renew_session_lock" | "cleanup_orphaned_sessions" => {
-            Some(ProviderError::permanent(operation, "broken"))
-        }
+        "renew_sessions" | "sweep" => Some(ProviderError::permanent(operation, "broken")),
         _ => None,
     });
     let options = RuntimeOptions {
@@ -215,7 +213,7 @@ async fn errors_of_the_session_manager_do_not_stop_work(store: TestStore) {
     };
     let node = NodeUnderTest::start(failing.clone(), echo(), orchestrations(), options).await;
     until("both failed more than once", async || {
-        failing.count("renew_session_lock") > 1 && failing.count("cleanup_orphaned_sessions") > 1
+        failing.count("renew_sessions") > 1 && failing.count("sweep") > 1
     })
     .await;
     node.client.start_orchestration("i", "Echo", "x").await.unwrap();

@@ -263,7 +263,7 @@ async fn the_wait_for_a_cancelled_activity_is_logged() {
 async fn lock_errors_are_logged_by_the_worker() {
     let (lines, _guard) = LogLines::capture();
     let store = TamperingStore::new(memory(), |operation| match operation {
-        "renew_session_lock" => Some(ProviderError::retryable("renew_session_lock", "busy")),
+        "renew_sessions" => Some(ProviderError::retryable("renew_sessions", "busy")),
         _ => None,
     });
     let options = RuntimeOptions { session_lock_timeout: Duration::from_millis(200), ..quick() };

@@ -1,15 +1,17 @@
 //! A provider that stores nothing: it records every call and returns what the test configured.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::sync::Mutex;
 
 use async_trait::async_trait;
+use everturn::providers::store::{
+    CustomStatus, ExecutionRead, FetchedTurn, FetchedWork, OrchestrationName, RawWrites, Receipt, Renewal,
+    Renewed, Settlement, Store, StoreLimits, StoredExecution, Submission, Sweep, Swept, TurnAbandon,
+    TurnCommit, TurnFetch, WorkFetch,
+};
 use everturn::providers::{
-    DeleteInstanceResult, DispatcherCapabilityFilter, ExecutionInfo, ExecutionMetadata, FetchedTurn,
-    InstanceFilter, InstanceInfo, InstanceWatch, LockRenewal, OrchestrationItem, Provider, ProviderAdmin,
-    ProviderError, PruneOptions, PruneResult, QueueDepths, ScheduledActivityIdentifier, SessionFetchConfig,
-    SystemMetrics, TagFilter, TurnCommit, WarmView, WorkItem,
+    DeleteInstanceResult, ExecutionInfo, InstanceFilter, InstanceInfo, InstanceWatch, ProviderAdmin,
+    ProviderError, PruneOptions, PruneResult, QueueDepths, SystemMetrics, WorkItem,
 };
 use everturn::{Event, OrchestrationStatus, SystemStats};
 
@@ -42,7 +44,7 @@ impl RecordingProvider {
 }
 
 #[async_trait]
-impl Provider for RecordingProvider {
+impl Store for RecordingProvider {
     fn name(&self) -> &str {
         "recording"
     }
@@ -51,175 +53,48 @@ impl Provider for RecordingProvider {
         "9.9.9"
     }
 
-    fn as_management_capability(&self) -> Option<&dyn ProviderAdmin> {
-        self.managed.then_some(self)
-    }
-
-    fn payload_bytes_max(&self) -> usize {
-        8
+    fn limits(&self) -> StoreLimits {
+        StoreLimits::new(8)
     }
 
     fn now_ms(&self) -> u64 {
         77
     }
 
-    async fn fetch_orchestration_item(
-        &self,
-        _lock_timeout: Duration,
-        _poll_timeout: Duration,
-        _filter: Option<&DispatcherCapabilityFilter>,
-    ) -> Result<Option<(OrchestrationItem, String, u32)>, ProviderError> {
-        self.record("fetch_orchestration_item", None)
-    }
-
-    async fn ack_orchestration_item(
-        &self,
-        _lock_token: &str,
-        _execution_id: u64,
-        _history_delta: Vec<Event>,
-        _worker_items: Vec<WorkItem>,
-        _orchestrator_items: Vec<WorkItem>,
-        _metadata: ExecutionMetadata,
-        _cancelled_activities: Vec<ScheduledActivityIdentifier>,
-    ) -> Result<(), ProviderError> {
-        self.record("ack_orchestration_item", ())
-    }
-
-    async fn abandon_orchestration_item(
-        &self,
-        _lock_token: &str,
-        _delay: Option<Duration>,
-        _ignore_attempt: bool,
-    ) -> Result<(), ProviderError> {
-        self.record("abandon_orchestration_item", ())
-    }
-
-    async fn read(&self, _instance: &str) -> Result<Vec<Event>, ProviderError> {
-        if self.hangs {
-            std::future::pending::<()>().await;
-        }
-        self.record("read", vec![])
-    }
-
-    async fn read_with_execution(
-        &self,
-        _instance: &str,
-        _execution_id: u64,
-    ) -> Result<Vec<Event>, ProviderError> {
-        self.record("read_with_execution", vec![])
-    }
-
-    async fn append_with_execution(
-        &self,
-        _instance: &str,
-        _execution_id: u64,
-        _new_events: Vec<Event>,
-    ) -> Result<(), ProviderError> {
-        self.record("append_with_execution", ())
-    }
-
-    async fn enqueue_for_worker(&self, _item: WorkItem) -> Result<(), ProviderError> {
-        self.record("enqueue_for_worker", ())
-    }
-
-    async fn fetch_work_item(
-        &self,
-        _lock_timeout: Duration,
-        _poll_timeout: Duration,
-        _session: Option<&SessionFetchConfig>,
-        _tag_filter: &TagFilter,
-    ) -> Result<Option<(WorkItem, String, u32)>, ProviderError> {
-        self.record("fetch_work_item", None)
-    }
-
-    async fn ack_work_item(&self, _token: &str, _completion: Option<WorkItem>) -> Result<(), ProviderError> {
-        self.record("ack_work_item", ())
-    }
-
-    async fn renew_work_item_lock(&self, _token: &str, _extend_for: Duration) -> Result<(), ProviderError> {
-        self.record("renew_work_item_lock", ())
-    }
-
-    async fn renew_session_lock(
-        &self,
-        _owner_ids: &[&str],
-        _extend_for: Duration,
-        _idle_timeout: Duration,
-    ) -> Result<usize, ProviderError> {
-        self.record("renew_session_lock", 5)
-    }
-
-    async fn cleanup_orphaned_sessions(&self, _idle_timeout: Duration) -> Result<usize, ProviderError> {
-        self.record("cleanup_orphaned_sessions", 6)
-    }
-
-    async fn abandon_work_item(
-        &self,
-        _token: &str,
-        _delay: Option<Duration>,
-        _ignore_attempt: bool,
-    ) -> Result<(), ProviderError> {
-        self.record("abandon_work_item", ())
-    }
-
-    async fn renew_orchestration_item_lock(
-        &self,
-        _token: &str,
-        _extend_for: Duration,
-    ) -> Result<(), ProviderError> {
-        self.record("renew_orchestration_item_lock", ())
-    }
-
-    async fn enqueue_for_orchestrator(
-        &self,
-        item: WorkItem,
-        _delay: Option<Duration>,
-    ) -> Result<(), ProviderError> {
-        self.record("enqueue_for_orchestrator", ())?;
-        self.enqueued.lock().unwrap().push(item);
-        Ok(())
-    }
-
-    async fn get_custom_status(
-        &self,
-        _instance: &str,
-        _last_seen_version: u64,
-    ) -> Result<Option<(Option<String>, u64)>, ProviderError> {
-        self.record("get_custom_status", None)
-    }
-
-    async fn get_kv_value(&self, _instance: &str, _key: &str) -> Result<Option<String>, ProviderError> {
-        if self.hangs {
-            std::future::pending::<()>().await;
-        }
-        self.record("get_kv_value", None)
-    }
-
-    async fn get_kv_all_values(&self, _instance: &str) -> Result<HashMap<String, String>, ProviderError> {
-        self.record("get_kv_all_values", HashMap::new())
-    }
-
-    async fn get_instance_stats(&self, _instance: &str) -> Result<Option<SystemStats>, ProviderError> {
-        self.record("get_instance_stats", None)
-    }
-
-    async fn fetch_turn(
-        &self,
-        _lock_timeout: Duration,
-        _poll_timeout: Duration,
-        _filter: Option<&DispatcherCapabilityFilter>,
-        _warm: Arc<dyn WarmView>,
-    ) -> Result<Option<FetchedTurn>, ProviderError> {
-        self.record("fetch_turn", None)
+    async fn fetch_turns(&self, _fetch: &TurnFetch) -> Result<Vec<FetchedTurn>, ProviderError> {
+        self.record("fetch_turns", vec![])
     }
 
     async fn commit_turn(&self, _commit: &TurnCommit) -> Result<(), ProviderError> {
         self.record("commit_turn", ())
     }
 
-    async fn renew_locks(&self, renewals: &[LockRenewal]) -> Vec<Result<(), ProviderError>> {
-        let answer = self.record("renew_locks", ());
-        renewals.iter().map(|_| answer.clone()).collect()
+    async fn abandon_turn(&self, _abandon: &TurnAbandon) -> Result<(), ProviderError> {
+        self.record("abandon_turn", ())
+    }
+
+    async fn fetch_work(&self, _fetch: &WorkFetch) -> Result<Vec<FetchedWork>, ProviderError> {
+        self.record("fetch_work", vec![])
+    }
+
+    async fn settle_work(&self, _settlement: &Settlement) -> Result<(), ProviderError> {
+        self.record("settle_work", ())
+    }
+
+    async fn renew(&self, renewal: &Renewal) -> Result<Renewed, ProviderError> {
+        self.record("renew", Renewed::new(renewal.locks.iter().map(|_| Ok(())).collect(), 5))
+    }
+
+    async fn submit(&self, submission: &Submission) -> Result<Vec<Receipt>, ProviderError> {
+        let receipts =
+            self.record("submit", submission.messages.iter().map(|_| Receipt::Queued).collect())?;
+        let items = submission.messages.iter().map(|message| message.item.clone());
+        self.enqueued.lock().unwrap().extend(items);
+        Ok(receipts)
+    }
+
+    async fn sweep(&self, _sweep: &Sweep) -> Result<Swept, ProviderError> {
+        self.record("sweep", Swept::new(6))
     }
 
     async fn read_status(&self, _instance: &str) -> Result<OrchestrationStatus, ProviderError> {
@@ -230,16 +105,70 @@ impl Provider for RecordingProvider {
         self.record("read_status", status.unwrap_or(OrchestrationStatus::NotFound))
     }
 
-    fn watch_instance(&self, _instance: &str) -> InstanceWatch {
-        self.calls.lock().unwrap().push("watch_instance");
-        InstanceWatch::polling()
+    async fn read_execution(&self, _read: &ExecutionRead) -> Result<StoredExecution, ProviderError> {
+        if self.hangs {
+            std::future::pending::<()>().await;
+        }
+        self.record("read_execution", StoredExecution::default())
+    }
+
+    async fn read_custom_status(
+        &self,
+        _instance: &str,
+        _last_seen_version: u64,
+    ) -> Result<Option<CustomStatus>, ProviderError> {
+        self.record("read_custom_status", None)
+    }
+
+    async fn read_kv_value(&self, _instance: &str, _key: &str) -> Result<Option<String>, ProviderError> {
+        if self.hangs {
+            std::future::pending::<()>().await;
+        }
+        self.record("read_kv_value", None)
+    }
+
+    async fn read_kv_values(&self, _instance: &str) -> Result<HashMap<String, String>, ProviderError> {
+        self.record("read_kv_values", HashMap::new())
+    }
+
+    async fn read_stats(&self, _instance: &str) -> Result<Option<SystemStats>, ProviderError> {
+        self.record("read_stats", None)
     }
 
     async fn read_orchestration_name(
         &self,
         _instance: &str,
-    ) -> Result<Option<(String, String)>, ProviderError> {
+    ) -> Result<Option<OrchestrationName>, ProviderError> {
         self.record("read_orchestration_name", None)
+    }
+
+    fn watch(&self, _instance: &str) -> InstanceWatch {
+        self.calls.lock().unwrap().push("watch");
+        InstanceWatch::polling()
+    }
+
+    fn admin(&self) -> Option<&dyn ProviderAdmin> {
+        self.managed.then_some(self)
+    }
+
+    fn raw_writes(&self) -> Option<&dyn RawWrites> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl RawWrites for RecordingProvider {
+    async fn append_events(
+        &self,
+        _instance: &str,
+        _execution_id: u64,
+        _new_events: Vec<Event>,
+    ) -> Result<(), ProviderError> {
+        self.record("append_events", ())
+    }
+
+    async fn enqueue_work(&self, _item: WorkItem) -> Result<(), ProviderError> {
+        self.record("enqueue_work", ())
     }
 }
 
