@@ -143,7 +143,7 @@ pub const CATALOGUE: &[Planted] = &[
         &["ran, and nobody asked for it"],
     ),
     planted(Bug::OutcomeUnchecked, "G4: only the holder commits", ZOMBIES, &["accepted late: activity"]),
-    planted(Bug::LostWakeUp, "G5: whoever waits is woken", WAKING, &["woke nobody"]),
+    planted(Bug::LostWakeUp, "G5: whoever waits is woken", WAKING, &["woke no parked fetch"]),
     planted(Bug::NoRoomMade, "G5: work goes on after a full disk", LITTLE_ROOM, &["Stuck("]),
     planted(Bug::SplitCommit, "G2: a turn is committed whole", KILLS, &["is in 0 places"]),
     planted(Bug::NoExpiryCheck, "G4: no ended lock commits", STORMS_ON_SQLITE, &["G4: "]),

@@ -71,7 +71,7 @@ async fn commit_errors_that_outlast_the_lock_redeliver_the_messages() {
     let store = TamperingStore::new(memory(), move |operation| match operation {
         "commit_turn" => disk_full_for_a_while(commits.fetch_add(1, Ordering::SeqCst) + 1),
         // Renewals fail as well, so the first lock is lost.
-        "renew_locks" => Some(ProviderError::retryable("renew", "disk full")),
+        "renew/locks" => Some(ProviderError::retryable("renew", "disk full")),
         _ => None,
     });
     let node = NodeUnderTest::start(store.clone(), activities(), orchestrations(), options).await;

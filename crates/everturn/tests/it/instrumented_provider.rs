@@ -6,14 +6,14 @@ use std::time::Duration;
 use everturn::providers::instrumented::InstrumentedProvider;
 use everturn::providers::memory::MemoryProvider;
 use everturn::providers::store::{
-    ExecutionRead, LockKind, LockRenewal, Renewal, Settlement, Store, Submission, Sweep, TurnAbandon,
-    TurnCommit, TurnFetch, WorkFetch,
+    ExecutionRead, LockKind, LockRenewal, Renewal, SessionRenewal, Settlement, Store, Submission, Sweep,
+    TurnAbandon, TurnCommit, TurnFetch, WorkFetch,
 };
 use everturn::providers::{Provider, ProviderError, WorkItem};
 use everturn::runtime::observability::{MetricsProvider, ObservabilityConfig};
 use metrics_util::debugging::DebuggingRecorder;
 
-use crate::recording_provider::RecordingProvider;
+use crate::recording_store::RecordingStore;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -21,15 +21,22 @@ fn message() -> WorkItem {
     WorkItem::CancelInstance { instance: "i".into(), reason: "r".into() }
 }
 
+fn renewal() -> Renewal {
+    let lock = LockRenewal { kind: LockKind::WorkItem, token: "t".into(), extend_for: SECOND };
+    let owner_ids = vec!["o".to_owned()];
+    let mut renewal = Renewal::of_locks(vec![lock]);
+    renewal.sessions = Some(SessionRenewal { owner_ids, extend_for: SECOND, idle_timeout: SECOND });
+    renewal
+}
+
 /// Calls every verb once and ignores the answers.
 async fn call_everything(store: &dyn Store) {
-    let lock = LockRenewal { kind: LockKind::WorkItem, token: "t".into(), extend_for: SECOND };
     drop(store.fetch_turns(&TurnFetch::new(SECOND, SECOND)).await);
     drop(store.commit_turn(&TurnCommit::new("t", 1)).await);
     drop(store.abandon_turn(&TurnAbandon::new("t")).await);
     drop(store.fetch_work(&WorkFetch::new(SECOND, SECOND)).await);
     drop(store.settle_work(&Settlement::end("t", None)).await);
-    drop(store.renew(&Renewal::of_locks(vec![lock])).await);
+    drop(store.renew(&renewal()).await);
     drop(store.submit(&Submission::of(message())).await);
     drop(store.sweep(&Sweep::new(SECOND)).await);
     drop(store.read_status("i").await);
@@ -40,9 +47,6 @@ async fn call_everything(store: &dyn Store) {
     drop(store.read_stats("i").await);
     drop(store.read_orchestration_name("i").await);
     drop(store.watch("i"));
-    let raw_writes = store.raw_writes().unwrap();
-    drop(raw_writes.append_events("i", 1, vec![]).await);
-    drop(raw_writes.enqueue_work(message()).await);
 }
 
 fn counting() -> Arc<MetricsProvider> {
@@ -56,7 +60,7 @@ fn run(future: impl Future) {
 
 #[test]
 fn every_verb_reaches_the_store_inside() {
-    let inner = Arc::new(RecordingProvider::default());
+    let inner = Arc::new(RecordingStore::default());
     run(async {
         call_everything(inner.as_ref()).await;
         let direct = inner.take_calls();
@@ -69,10 +73,9 @@ fn every_verb_reaches_the_store_inside() {
 
 #[test]
 fn answers_come_back_unchanged() {
-    let store: &dyn Provider =
-        &InstrumentedProvider::new(Arc::new(RecordingProvider::default()), Some(counting()));
-    assert_eq!((store.name(), store.version()), ("recording", "9.9.9"));
-    assert_eq!((store.payload_bytes_max(), store.now_ms()), (8, 77));
+    let store = InstrumentedProvider::new(Arc::new(RecordingStore::default()), Some(counting()));
+    assert_eq!((Store::name(&store), Store::version(&store)), ("recording", "9.9.9"));
+    assert_eq!((store.payload_bytes_max(), Store::now_ms(&store)), (8, 77));
     assert!(store.as_management_capability().is_none());
     run(async {
         assert_eq!(store.renew_session_lock(&["o"], SECOND, SECOND).await, Ok(5));
@@ -82,11 +85,12 @@ fn answers_come_back_unchanged() {
     assert!(managed.as_management_capability().is_some());
 }
 
+/// The label `operation` is the name of the verb.
 #[test]
 fn every_verb_is_timed_under_its_name() {
     let recorder = DebuggingRecorder::new();
     let snapshotter = recorder.snapshotter();
-    let store = InstrumentedProvider::new(Arc::new(RecordingProvider::default()), Some(counting()));
+    let store = InstrumentedProvider::new(Arc::new(RecordingStore::default()), Some(counting()));
     metrics::with_local_recorder(&recorder, || run(call_everything(&store)));
     let mut operations: Vec<_> = snapshotter
         .snapshot()
@@ -123,7 +127,7 @@ fn errors_pass_through_and_are_counted() {
     let error = ProviderError::retryable("read", "deadlock");
     let metrics = counting();
     let store =
-        InstrumentedProvider::new(Arc::new(RecordingProvider::failing(error.clone())), Some(metrics.clone()));
+        InstrumentedProvider::new(Arc::new(RecordingStore::failing(error.clone())), Some(metrics.clone()));
     run(async { assert_eq!(store.read("i").await, Err(error)) });
     assert_eq!(metrics.snapshot().provider_errors, 1);
 }

@@ -12,7 +12,7 @@ use everturn_provider::MemoryProvider;
 use tokio::sync::{Notify, Semaphore};
 
 use crate::node_under_test::{NodeUnderTest, PATIENCE, echo, memory, quick, until};
-use crate::recording_provider::RecordingProvider;
+use crate::recording_store::RecordingStore;
 use crate::stores::{TestStore, on_every_store};
 use crate::tampering_store::TamperingStore;
 
@@ -255,7 +255,7 @@ async fn work_that_was_fetched_but_not_started_is_abandoned_uncounted() {
 
 #[tokio::test]
 async fn an_unanswered_query_does_not_hold_the_store() {
-    let store = Arc::new(RecordingProvider { hangs: true, ..RecordingProvider::default() });
+    let store = Arc::new(RecordingStore { hangs: true, ..RecordingStore::default() });
     let node = NodeUnderTest::start(store.clone(), echo(), one_activity(), quick()).await;
     let NodeUnderTest { client, runtime } = node;
     drop(client);

@@ -1,17 +1,19 @@
-//! A store that forwards every call after asking the test, which can make the call fail.
+//! A store that forwards every verb after asking the test, which can make it fail.
 
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use everturn::providers::store::{
-    FetchedTurn, FetchedWork, Renewal, Renewed, Settlement, SettlementKind, Store, StoreLayer, TurnCommit,
-    TurnFetch, WorkFetch,
+    FetchedTurn, FetchedWork, Renewal, Renewed, Settlement, SettlementKind, Store, StoreLayer, StoreLimits,
+    TurnCommit, TurnFetch, WorkFetch,
 };
 use everturn::providers::{Provider, ProviderError, WorkItem, store_of};
 use tokio::sync::Semaphore;
 
 type Tamper = Box<dyn FnMut(&'static str) -> Option<ProviderError> + Send>;
 
+/// Operations are named like the verbs of [`Store`], except `settle_work/end`, `settle_work/abandon`, `renew/locks`,
+/// `renew/sessions`, and those of [`TamperingStore::commit_turn`].
 pub(crate) struct TamperingStore {
     inner: Arc<dyn Store>,
     tamper: Mutex<Tamper>,
@@ -21,6 +23,8 @@ pub(crate) struct TamperingStore {
     failures: Mutex<Vec<&'static str>>,
     /// Whether fetches ignore the capability filter.
     ignores_filter: bool,
+    /// The limits, if they are not those of the wrapped store.
+    limits: Option<StoreLimits>,
     /// An item that the worker queue returns first.
     stray: Mutex<Option<WorkItem>>,
     /// Every turn that was committed, in order.
@@ -39,10 +43,10 @@ impl TamperingStore {
         inner: Arc<dyn Provider>,
         tamper: impl FnMut(&'static str) -> Option<ProviderError> + Send + 'static,
     ) -> Arc<Self> {
-        Arc::new(Self::with(inner, tamper))
+        Arc::new(Self::over(inner, tamper))
     }
 
-    fn with(
+    fn over(
         inner: Arc<dyn Provider>,
         tamper: impl FnMut(&'static str) -> Option<ProviderError> + Send + 'static,
     ) -> Self {
@@ -52,6 +56,7 @@ impl TamperingStore {
             calls: Mutex::default(),
             failures: Mutex::default(),
             ignores_filter: false,
+            limits: None,
             stray: Mutex::default(),
             commits: Mutex::default(),
             answers: Mutex::default(),
@@ -61,12 +66,17 @@ impl TamperingStore {
 
     /// A store that ignores capability filters.
     pub(crate) fn ignoring_filters(inner: Arc<dyn Provider>) -> Arc<Self> {
-        Arc::new(Self { ignores_filter: true, ..Self::with(inner, |_| None) })
+        Arc::new(Self { ignores_filter: true, ..Self::over(inner, |_| None) })
+    }
+
+    /// A store with the default limits.
+    pub(crate) fn with_default_limits(inner: Arc<dyn Provider>) -> Arc<Self> {
+        Arc::new(Self { limits: Some(StoreLimits::default()), ..Self::over(inner, |_| None) })
     }
 
     /// A store whose worker queue holds an item that the engine never puts there.
     pub(crate) fn with_stray(inner: Arc<dyn Provider>, item: WorkItem) -> Arc<Self> {
-        Arc::new(Self { stray: Mutex::new(Some(item)), ..Self::with(inner, |_| None) })
+        Arc::new(Self { stray: Mutex::new(Some(item)), ..Self::over(inner, |_| None) })
     }
 
     /// From now on a commit takes effect at once, but is answered only when a permit is added.
@@ -115,67 +125,75 @@ impl TamperingStore {
 
 impl StoreLayer for TamperingStore {
     fn inner(&self) -> &dyn Store {
-        self.inner.as_ref()
+        &*self.inner
     }
 
     async fn around<T: Send>(
         &self,
-        verb: &'static str,
+        operation: &'static str,
         call: impl Future<Output = Result<T, ProviderError>> + Send,
     ) -> Result<T, ProviderError> {
-        self.ask(verb)?;
-        self.noted(verb, call.await)
+        self.ask(operation)?;
+        self.noted(operation, call.await)
+    }
+
+    fn limits(&self) -> StoreLimits {
+        self.limits.unwrap_or_else(|| self.inner.limits())
     }
 
     async fn fetch_turns(&self, fetch: &TurnFetch) -> Result<Vec<FetchedTurn>, ProviderError> {
         let mut fetch = fetch.clone();
-        fetch.filter = fetch.filter.filter(|_| !self.ignores_filter);
-        StoreLayer::around(self, "fetch_turns", self.inner.fetch_turns(&fetch)).await
-    }
-
-    /// Beside `commit_turn` itself, the test is asked for `tell_of_commit`, without which the runtime is not told that
-    /// the commit is durable, and for `answer_commit`, which fails a commit that took effect.
-    async fn commit_turn(&self, commit: &TurnCommit) -> Result<(), ProviderError> {
-        self.ask("commit_turn")?;
-        let mut untold = commit.clone();
-        untold.check_in = None;
-        let told = self.ask("tell_of_commit").is_ok();
-        let answer = self.inner.commit_turn(if told { commit } else { &untold }).await;
-        self.noted("commit_turn", answer)?;
-        self.commits.lock().unwrap().push(untold);
-        let answers = self.answers.lock().unwrap().clone();
-        if let Some(answers) = answers {
-            answers.acquire().await.unwrap().forget();
+        if self.ignores_filter {
+            fetch.filter = None;
         }
-        self.ask("answer_commit")
+        self.around("fetch_turns", self.inner.fetch_turns(&fetch)).await
     }
 
     async fn fetch_work(&self, fetch: &WorkFetch) -> Result<Vec<FetchedWork>, ProviderError> {
         if let Some(item) = self.stray.lock().unwrap().take() {
             return Ok(vec![FetchedWork::new(item, STRAY_TOKEN.to_owned(), fetch.lock_timeout, 1)]);
         }
-        StoreLayer::around(self, "fetch_work", self.inner.fetch_work(fetch)).await
+        self.around("fetch_work", self.inner.fetch_work(fetch)).await
     }
 
-    /// The two kinds of settlement are operations of their own: `end_work` and `abandon_work`.
     async fn settle_work(&self, settlement: &Settlement) -> Result<(), ProviderError> {
-        if settlement.lock_token == STRAY_TOKEN {
-            assert_eq!(*settlement, Settlement::end(STRAY_TOKEN, None), "no orchestration waits for it");
-            return self.ask("end_stray");
-        }
-        let operation = match settlement.kind {
-            SettlementKind::End { .. } => "end_work",
-            _ => "abandon_work",
+        let operation = match &settlement.kind {
+            SettlementKind::End { completion } if settlement.lock_token == STRAY_TOKEN => {
+                assert_eq!(*completion, None, "a stray item has no completion");
+                return self.ask("settle_stray");
+            }
+            SettlementKind::Abandon { .. } => "settle_work/abandon",
+            _ => "settle_work/end",
         };
-        StoreLayer::around(self, operation, self.inner.settle_work(settlement)).await
+        self.around(operation, self.inner.settle_work(settlement)).await
     }
 
-    /// Renewals of locks and of session leases are operations of their own: `renew_locks` and `renew_sessions`.
+    /// An error of the test is the answer for every lock.
     async fn renew(&self, renewal: &Renewal) -> Result<Renewed, ProviderError> {
-        let Some(sessions) = &renewal.sessions else {
-            return StoreLayer::around(self, "renew_locks", self.inner.renew(renewal)).await;
-        };
-        self.renewed_owners.lock().unwrap().push(sessions.owner_ids.clone());
-        StoreLayer::around(self, "renew_sessions", self.inner.renew(renewal)).await
+        if let Some(sessions) = &renewal.sessions {
+            self.renewed_owners.lock().unwrap().push(sessions.owner_ids.clone());
+            return self.around("renew/sessions", self.inner.renew(renewal)).await;
+        }
+        match self.ask("renew/locks") {
+            Ok(()) => self.inner.renew(renewal).await,
+            Err(error) => Ok(Renewed::new(vec![Err(error); renewal.locks.len()], 0)),
+        }
+    }
+
+    /// The test is asked for `commit_turn`, for `check_in` (on an error the check-in does not run), and for
+    /// `answer_commit` (on an error the turn is committed but the answer is that error).
+    async fn commit_turn(&self, commit: &TurnCommit) -> Result<(), ProviderError> {
+        self.ask("commit_turn")?;
+        let mut without_check_in = commit.clone();
+        without_check_in.check_in = None;
+        let checks_in = self.ask("check_in").is_ok();
+        let answer = self.inner.commit_turn(if checks_in { commit } else { &without_check_in }).await;
+        self.noted("commit_turn", answer)?;
+        self.commits.lock().unwrap().push(without_check_in);
+        let answers = self.answers.lock().unwrap().clone();
+        if let Some(answers) = answers {
+            answers.acquire().await.unwrap().forget();
+        }
+        self.ask("answer_commit")
     }
 }
