@@ -19,9 +19,9 @@ use everturn_provider::{
 ///
 /// Only the management side and the clock are handed on, without which the suite could not look at the store and move
 /// its time.
-pub struct DefaultBodies(Arc<dyn Provider>);
+pub struct PlainProvider(Arc<dyn Provider>);
 
-impl DefaultBodies {
+impl PlainProvider {
     /// The bare form of this provider.
     pub fn over(provider: Arc<dyn Provider>) -> Self {
         Self(provider)
@@ -33,7 +33,7 @@ impl DefaultBodies {
 }
 
 #[async_trait]
-impl Provider for DefaultBodies {
+impl Provider for PlainProvider {
     async fn fetch_orchestration_item(
         &self,
         lock_timeout: Duration,
@@ -186,7 +186,7 @@ impl Provider for DefaultBodies {
 }
 
 #[async_trait]
-impl ProviderAdmin for DefaultBodies {
+impl ProviderAdmin for PlainProvider {
     async fn list_instances(&self) -> Result<Vec<String>, ProviderError> {
         self.admin().list_instances().await
     }

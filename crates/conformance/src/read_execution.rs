@@ -3,11 +3,11 @@
 use everturn_core::{AppErrorKind, ErrorDetails, Event, EventKind, PoisonMessageType};
 
 use crate::events;
-use crate::harness::{Harness, refusal};
+use crate::harness::{Harness, expect_error};
 use crate::items::{NAME, VERSION, start};
-use crate::turn::Turn;
+use crate::turn_draft::TurnDraft;
 
-cases! { $ read as read_cases:
+cases! { $ read_execution as read_execution_cases:
     an_unknown_instance_has_an_empty_history,
     an_unknown_execution_has_an_empty_history,
     the_latest_execution_is_read,
@@ -20,31 +20,31 @@ cases! { $ read as read_cases:
 }
 
 async fn an_unknown_instance_has_an_empty_history(h: Harness) {
-    assert_eq!(h.read("nobody").await.unwrap(), []);
-    assert_eq!(h.read_with_execution("nobody", 1).await.unwrap(), []);
+    assert_eq!(h.history("nobody").await.unwrap(), []);
+    assert_eq!(h.history_of("nobody", 1).await.unwrap(), []);
     assert_eq!(h.admin().read_history("nobody").await.unwrap(), []);
     assert_eq!(h.admin().read_history_with_execution_id("nobody", 1).await.unwrap(), []);
 }
 
 async fn an_unknown_execution_has_an_empty_history(h: Harness) {
     h.create("i").await;
-    assert_eq!(h.read_with_execution("i", 2).await.unwrap(), []);
+    assert_eq!(h.history_of("i", 2).await.unwrap(), []);
     assert_eq!(h.admin().read_history_with_execution_id("i", 2).await.unwrap(), []);
 }
 
 async fn the_latest_execution_is_read(h: Harness) {
     h.create_with_executions("i", 3).await;
-    let latest = h.read("i").await.unwrap();
+    let latest = h.history("i").await.unwrap();
     assert_eq!(latest.iter().map(|event| event.execution_id).collect::<Vec<_>>(), [3]);
     assert_eq!(h.admin().read_history("i").await.unwrap(), latest);
-    assert_eq!(h.read_with_execution("i", 3).await.unwrap(), latest);
-    let first = h.read_with_execution("i", 1).await.unwrap();
+    assert_eq!(h.history_of("i", 3).await.unwrap(), latest);
+    let first = h.history_of("i", 1).await.unwrap();
     assert_eq!(first.len(), 2);
     assert_eq!(h.admin().read_history_with_execution_id("i", 1).await.unwrap(), first);
 }
 
 async fn events_come_ordered_by_id(h: Harness) {
-    let turn = Turn::of("i", 1)
+    let turn = TurnDraft::of("i", 1)
         .event(10, events::scheduled())
         .event(9, events::scheduled())
         .event(100, events::scheduled())
@@ -55,8 +55,8 @@ async fn events_come_ordered_by_id(h: Harness) {
 }
 
 async fn gaps_between_event_ids_are_kept(h: Harness) {
-    h.begin("i", Turn::beginning("i", 1).event(4, events::scheduled())).await;
-    h.turn("i", Turn::of("i", 1).event(3, events::scheduled()).event(99_999, events::failed("x"))).await;
+    h.begin("i", TurnDraft::beginning("i", 1).event(4, events::scheduled())).await;
+    h.turn("i", TurnDraft::of("i", 1).event(3, events::scheduled()).event(99_999, events::failed("x"))).await;
     assert_eq!(h.event_ids("i").await, [1, 3, 4, 99_999]);
 }
 
@@ -151,7 +151,7 @@ async fn every_kind_of_event_is_read_back_as_written(h: Harness) {
     kinds.extend(activity_and_timer_kinds());
     kinds.extend(signal_queue_and_child_kinds());
     let mut written = Vec::new();
-    let mut turn = Turn::of("i", 1).named(NAME, VERSION);
+    let mut turn = TurnDraft::of("i", 1).named(NAME, VERSION);
     for (kind, event_id) in kinds.into_iter().zip(1_u64..) {
         let source_event_id = event_id.is_multiple_of(2).then_some(event_id / 2);
         let event = Event::stamped(event_id, "i", 1, source_event_id, 1_700_000_000_000 + event_id, kind);
@@ -159,32 +159,32 @@ async fn every_kind_of_event_is_read_back_as_written(h: Harness) {
         turn = turn.recorded(event);
     }
     h.take_turn("i", turn).await;
-    assert_eq!(h.read("i").await.unwrap(), written);
+    assert_eq!(h.history("i").await.unwrap(), written);
 }
 
 async fn a_damaged_event_is_an_error_not_a_shorter_list(h: Harness) {
     h.create("i").await;
-    h.turn("i", Turn::of("i", 1).event(2, events::scheduled()).event(3, events::scheduled())).await;
+    h.turn("i", TurnDraft::of("i", 1).event(2, events::scheduled()).event(3, events::scheduled())).await;
     h.damage_event("i", 1, 2).await;
-    refusal(h.read("i").await);
-    refusal(h.read_with_execution("i", 1).await);
-    refusal(h.admin().read_history("i").await);
-    refusal(h.admin().read_history_with_execution_id("i", 1).await);
+    expect_error(h.history("i").await);
+    expect_error(h.history_of("i", 1).await);
+    expect_error(h.admin().read_history("i").await);
+    expect_error(h.admin().read_history_with_execution_id("i", 1).await);
 }
 
 async fn damage_of_one_execution_spares_the_others(h: Harness) {
     h.create_with_executions("i", 3).await;
     h.damage_event("i", 2, 1).await;
-    refusal(h.read_with_execution("i", 2).await);
-    assert_eq!(h.read_with_execution("i", 1).await.unwrap().len(), 2);
-    assert_eq!(h.read("i").await.unwrap().len(), 1);
+    expect_error(h.history_of("i", 2).await);
+    assert_eq!(h.history_of("i", 1).await.unwrap().len(), 2);
+    assert_eq!(h.history("i").await.unwrap().len(), 1);
 }
 
 async fn damage_of_one_instance_spares_the_others(h: Harness) {
     h.create("a").await;
     h.create("b").await;
     h.damage_event("a", 1, 1).await;
-    refusal(h.read("a").await);
+    expect_error(h.history("a").await);
     assert_eq!(h.event_ids("b").await, [1]);
     assert_eq!(h.admin().list_instances().await.unwrap(), ["a", "b"]);
 }
