@@ -63,6 +63,7 @@
 
 #[macro_use]
 mod cases;
+mod admin_layer;
 mod events;
 mod factory;
 mod harness;
@@ -114,6 +115,7 @@ pub mod unknown_instance;
 pub mod warm;
 pub mod watch;
 
+pub use admin_layer::{AdminLayer, LayeredAdmin};
 pub use factory::{ProviderFactory, WorkerRowDamage};
 pub use harness::Harness;
 pub use plain_provider::PlainProvider;

@@ -8,7 +8,7 @@ use everturn_conformance::{
     settle_work, submit, tags, tokens, warm, watch,
 };
 
-use crate::faulty::{Fault, FaultyFactory};
+use crate::faulty::{FaultyFactory, StoreFault};
 
 /// The case passes on the sound provider and fails on the faulty one.
 macro_rules! noticed {
@@ -16,9 +16,9 @@ macro_rules! noticed {
         $(
             #[test]
             fn $test() {
-                run(FaultyFactory::new(Fault::None), $verb::listed::$case);
-                let failed = catch_unwind(|| run(FaultyFactory::new(Fault::$fault), $verb::listed::$case)).is_err();
-                assert!(failed, "{:?} went unnoticed", Fault::$fault);
+                run(FaultyFactory::new(StoreFault::None), $verb::listed::$case);
+                let failed = catch_unwind(|| run(FaultyFactory::new(StoreFault::$fault), $verb::listed::$case)).is_err();
+                assert!(failed, "{:?} went unnoticed", StoreFault::$fault);
             }
         )*
     };
@@ -86,7 +86,7 @@ macro_rules! noticed_by_the_model {
             #[test]
             fn $test() {
                 let proof = model::proof(env!("CARGO_PKG_NAME"), stringify!($test), 200);
-                let panic = catch_unwind(|| model::run(&proof, || FaultyFactory::new(Fault::$fault))).unwrap_err();
+                let panic = catch_unwind(|| model::run(&proof, || FaultyFactory::new(StoreFault::$fault))).unwrap_err();
                 let told = panic.downcast_ref::<String>().expect("a text");
                 assert!(told.contains("EVERTURN_PROOF_SEED="), "{told}");
                 let code = told.lines().skip_while(|line| *line != "vec![").skip(1);
@@ -107,5 +107,5 @@ noticed_by_the_model! {
 #[test]
 fn the_model_has_nothing_to_say_of_a_sound_provider() {
     let proof = model::proof(env!("CARGO_PKG_NAME"), "the_model_has_nothing_to_say_of_a_sound_provider", 200);
-    model::run(&proof, || FaultyFactory::new(Fault::None));
+    model::run(&proof, || FaultyFactory::new(StoreFault::None));
 }
