@@ -1,22 +1,35 @@
 //! What was asked for.
 
 use crate::catalogue::PROOFS;
+use crate::walk::WalkOrder;
 
 pub(crate) const USAGE: &str = "\
 Usage: cargo xtask proof [--long MINUTES] [--seed N] [--only R2]...
+       cargo xtask walk [--optimised] [--calls] [--check]
+
+cargo xtask proof
 
 Runs the proofs of GUARANTEES.md and prints what they amount to. Without options each runs as it does in scripts/test.
 
   --long MINUTES  as long as this altogether: first what scripts/test runs, then each proof for an equal share of the
                   time, on seeds no run has seen; writes docs/reliability.md
   --seed N        the first seed of each proof; without it 1, and in the long form one that the clock gives
-  --only R2       this proof alone; may be given more than once";
+  --only R2       this proof alone; may be given more than once
+
+cargo xtask walk
+Records the calls of one chained step (start, turn, activity, turn, end) and lists the functions of this repository that it
+enters, in the order of their first entry. Needs gdb with Python and a C compiler.
+
+  --optimised     records the program as users build it: functions that the compiler inlines are no calls
+  --calls         lists also each call, with its caller
+  --check         fails if there are too many hops or files";
 
 /// A command.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Command {
     Help,
     Proof(Order),
+    Walk(WalkOrder),
 }
 
 /// Which proofs to run, and how long.
@@ -29,11 +42,15 @@ pub(crate) struct Order {
 
 pub(crate) fn parse(mut words: impl Iterator<Item = String>) -> Result<Command, String> {
     match words.next().as_deref() {
-        Some("proof") => {}
-        Some("--help" | "-h") => return Ok(Command::Help),
-        Some(other) => return Err(format!("there is no command {other:?}")),
-        None => return Err("no command".to_owned()),
+        Some("proof") => proof(words),
+        Some("walk") => walk(words),
+        Some("--help" | "-h") => Ok(Command::Help),
+        Some(other) => Err(format!("there is no command {other:?}")),
+        None => Err("no command".to_owned()),
     }
+}
+
+fn proof(mut words: impl Iterator<Item = String>) -> Result<Command, String> {
     let mut order = Order::default();
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or(format!("{word} needs a value"));
@@ -55,6 +72,20 @@ pub(crate) fn parse(mut words: impl Iterator<Item = String>) -> Result<Command, 
     Ok(Command::Proof(order))
 }
 
+fn walk(words: impl Iterator<Item = String>) -> Result<Command, String> {
+    let mut order = WalkOrder::default();
+    for word in words {
+        match word.as_str() {
+            "--help" | "-h" => return Ok(Command::Help),
+            "--optimised" => order.is_optimised = true,
+            "--calls" => order.shows_calls = true,
+            "--check" => order.is_check = true,
+            other => return Err(format!("there is no option {other:?}")),
+        }
+    }
+    Ok(Command::Walk(order))
+}
+
 fn number(option: &str, text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| format!("{option} needs a whole number, not {text:?}"))
 }
@@ -69,6 +100,7 @@ fn positive(option: &str, text: &str) -> Result<u64, String> {
 #[cfg(test)]
 mod tests {
     use super::{Command, Order, parse};
+    use crate::walk::WalkOrder;
 
     fn parsed(line: &str) -> Result<Command, String> {
         parse(line.split_whitespace().map(str::to_owned))
@@ -79,6 +111,8 @@ mod tests {
         let order = Order { long_minutes: Some(90), seed: Some(7), only: vec!["R2".into(), "R13".into()] };
         assert_eq!(parsed("proof --long 90 --seed 7 --only r2 --only R13"), Ok(Command::Proof(order)));
         assert_eq!(parsed("proof"), Ok(Command::Proof(Order::default())));
+        let walk = WalkOrder { is_check: true, ..WalkOrder::default() };
+        assert_eq!(parsed("walk --check"), Ok(Command::Walk(walk)));
         assert_eq!(parsed("proof --seed 7 --help"), Ok(Command::Help));
     }
 
@@ -91,6 +125,7 @@ mod tests {
             ("proof --long 0", "at least 1"),
             ("proof --seed x", "whole number"),
             ("proof --only R99", "there are R1, R2"),
+            ("walk --fast", "no option \"--fast\""),
             ("proof --fast", "no option \"--fast\""),
         ] {
             let wrong = parsed(line).unwrap_err();

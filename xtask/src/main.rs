@@ -12,6 +12,7 @@ mod record;
 mod table;
 mod test_binary;
 mod test_run;
+mod walk;
 
 use std::process::ExitCode;
 
@@ -24,6 +25,7 @@ fn main() -> ExitCode {
             Ok(true)
         }
         Ok(Command::Proof(order)) => proof::run(&order),
+        Ok(Command::Walk(order)) => proof::root().and_then(|root| walk::run(&root, &order)),
         Err(wrong) => Err(format!("{wrong}\n\n{USAGE}")),
     };
     match done {

@@ -4,11 +4,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use everturn_built::cargo;
+
 use crate::catalogue::{CRUELLY_TESTED, How, PROOFS, Proof};
 use crate::command_line::Order;
 use crate::progress::Progress;
 use crate::record::{self, Run, Test};
-use crate::test_binary::{TestBinary, build, cargo};
+use crate::test_binary::{TestBinary, build};
 use crate::{date, page, table, test_run};
 
 /// Each long run begins so many seeds after the one a second before: two runs see different seeds.
@@ -151,7 +153,7 @@ impl Session {
 }
 
 /// The root of the workspace: the folder above this package.
-fn root() -> Result<PathBuf, String> {
+pub(crate) fn root() -> Result<PathBuf, String> {
     let package = std::env::var_os("CARGO_MANIFEST_DIR").ok_or("run it as: cargo xtask")?;
     Path::new(&package)
         .parent()

@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use everturn::providers::memory::MemoryProvider;
 #[cfg(feature = "sqlite")]
-use everturn::providers::sqlite::{SqliteOptions, SqliteProvider};
+use everturn::providers::sqlite::SqliteOptions;
 use everturn::providers::{Clock, ManualClock, Provider, SystemClock};
 #[cfg(feature = "sqlite")]
 use everturn_proof::is_cruel;
+#[cfg(feature = "sqlite")]
+use everturn_sqlite::testing::{self, Environment};
 use tempfile::TempDir;
 
 use crate::tokio_clock::TokioClock;
@@ -125,10 +127,10 @@ async fn in_file(folder: &TempDir, settings: &StoreSettings) -> Arc<dyn Provider
         clock: Arc::clone(&settings.clock),
         payload_bytes_max: settings.payload_bytes_max,
         batch_operations_max: if is_cruel() { 1 } else { SqliteOptions::default().batch_operations_max },
-        writer_in_task: settings.on_one_thread,
         ..SqliteOptions::default()
     };
-    Arc::new(SqliteProvider::new(&url, Some(options)).await.unwrap())
+    let environment = Environment { writer_in_task: settings.on_one_thread, ..Environment::default() };
+    Arc::new(testing::open(&url, options, environment).await.unwrap())
 }
 
 /// Makes one test per store of each `async fn name(store: TestStore)`.
