@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use everturn_core::{Event, EventKind};
 use everturn_provider::store::{FetchedTurn, LentInstance, Stamp, Store, TurnFetch, WarmView};
+use everturn_provider::testing::TableAccess as _;
 use everturn_provider::{ManualClock, MemoryProvider, Provider};
 
 use crate::turns::{LOCK, commit, create, empty_turn, fetch, first_turn, signal, start};

@@ -6,16 +6,16 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use everturn_core::OrchestrationStatus;
-use everturn_provider::memory::{BatchFate, BatchFates, LostBatch};
 use everturn_provider::store::{
     FetchedTurn, LentInstance, LockKind, LockRenewal, Renewal, Stamp, Store, TurnFetch, WarmView,
 };
-use everturn_provider::{MemoryProvider, Provider, TagFilter};
+use everturn_provider::{Provider, TagFilter};
+use everturn_simulation::{BatchFate, BatchFates, FaultyStore, LostBatch};
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::tokio_clock::TokioClock;
-use crate::turns::{LOCK, activity, commit, create, empty_turn, fetch, first_turn, signal, start, status};
+use super::tokio_clock::TokioClock;
+use super::turns::{LOCK, activity, commit, create, empty_turn, fetch, first_turn, signal, start, status};
 
 pub(crate) const WINDOW: Duration = Duration::from_millis(5);
 pub(crate) const POLL: Duration = Duration::from_secs(30);
@@ -46,9 +46,9 @@ impl Fates {
     }
 }
 
-pub(crate) fn provider() -> (Arc<MemoryProvider>, Arc<Fates>) {
+pub(crate) fn provider() -> (Arc<FaultyStore>, Arc<Fates>) {
     let fates = Arc::new(Fates::default());
-    let provider = MemoryProvider::with_clock(Arc::new(TokioClock::new()));
+    let provider = FaultyStore::in_memory(Arc::new(TokioClock::new()));
     (Arc::new(provider.with_batches(WINDOW, Arc::clone(&fates) as Arc<dyn BatchFates>)), fates)
 }
 
@@ -62,9 +62,9 @@ impl WarmView for Everything {
 }
 
 /// Fetches with a cache that holds every instance at this stamp.
-pub(crate) async fn fetch_warm(provider: &MemoryProvider, stamp: Stamp) -> FetchedTurn {
+pub(crate) async fn fetch_warm(provider: &FaultyStore, stamp: Stamp) -> FetchedTurn {
     let fetch = TurnFetch::new(LOCK, POLL).with_warm(Arc::new(Everything(stamp)));
-    provider.fetch_turns(&fetch).await.unwrap().remove(0)
+    Store::fetch_turns(provider, &fetch).await.unwrap().remove(0)
 }
 
 /// Spawns a call and lets it run until it waits.
