@@ -12,8 +12,8 @@ use everturn_simulation::BatchFate::Lost;
 use everturn_simulation::{FaultyStore, LostBatch, Unanswered};
 use tokio::time::{Instant, timeout};
 
-use super::batches::{POLL, WINDOW, begin, fetch_warm, provider};
-use super::turns::{LOCK, activity, commit, create, empty_turn, fetch, first_turn, signal, start, status};
+use super::batches::{POLL, WINDOW, begin, fetch_warm, provider, status};
+use super::turns::{LOCK, activity, commit, create, empty_turn, fetch, first_turn, signal, start};
 
 #[tokio::test(start_paused = true)]
 async fn unanswered_calls_are_made_again() {
