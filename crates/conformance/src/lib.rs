@@ -19,6 +19,7 @@
 //!     }
 //! }
 //!
+//! # use everturn_provider::testing::TableAccess as _;
 //! fn mine(provider: &Arc<dyn Provider>) -> &MemoryProvider {
 //!     let provider: &dyn Any = &**provider;
 //!     provider.downcast_ref().expect("the factory opened it")
@@ -63,6 +64,7 @@
 
 #[macro_use]
 mod cases;
+mod admin_layer;
 mod events;
 mod factory;
 mod harness;
@@ -114,6 +116,7 @@ pub mod unknown_instance;
 pub mod warm;
 pub mod watch;
 
+pub use admin_layer::{AdminLayer, LayeredAdmin};
 pub use factory::{ProviderFactory, WorkerRowDamage};
 pub use harness::Harness;
 pub use plain_provider::PlainProvider;

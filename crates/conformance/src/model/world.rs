@@ -5,9 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use everturn_core::WorkItem;
-use everturn_provider::{
-    Clock, LentInstance, ManualClock, MemoryProvider, Provider, ProviderAdmin, Stamp, WarmView, store_of,
-};
+use everturn_provider::store::{LentInstance, Stamp, WarmView};
+use everturn_provider::{Clock, ManualClock, MemoryProvider, Provider, ProviderAdmin, store_of};
 
 use super::answer::Answer;
 use super::op::Op;

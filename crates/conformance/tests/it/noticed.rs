@@ -3,12 +3,12 @@
 use std::panic::catch_unwind;
 
 use everturn_conformance::{
-    abandon_turn, capability_filter, commit_turn, damage, delete, dropped_futures, fetch_turns,
+    abandon_turn, capability_filter, commit_turn, damage, delete, dropped_futures, fetch_turns, fetch_work,
     kv_executions, long_poll, model, poison, prune, read_custom_status, read_execution, renew, run, sessions,
     settle_work, submit, tags, tokens, warm, watch,
 };
 
-use crate::faulty::{Fault, FaultyFactory};
+use crate::faulty::{FaultyFactory, StoreFault};
 
 /// The case passes on the sound provider and fails on the faulty one.
 macro_rules! noticed {
@@ -16,9 +16,9 @@ macro_rules! noticed {
         $(
             #[test]
             fn $test() {
-                run(FaultyFactory::new(Fault::None), $verb::listed::$case);
-                let failed = catch_unwind(|| run(FaultyFactory::new(Fault::$fault), $verb::listed::$case)).is_err();
-                assert!(failed, "{:?} went unnoticed", Fault::$fault);
+                run(FaultyFactory::new(StoreFault::None), $verb::listed::$case);
+                let failed = catch_unwind(|| run(FaultyFactory::new(StoreFault::$fault), $verb::listed::$case)).is_err();
+                assert!(failed, "{:?} went unnoticed", StoreFault::$fault);
             }
         )*
     };
@@ -77,6 +77,15 @@ noticed! {
     watches_that_never_wake: WatchesNeverWake by watch::a_change_before_the_wait_is_not_missed;
     work_lost_with_a_dropped_fetch: DroppedFetchesKeepTheirWork
         by dropped_futures::many_dropped_fetches_lose_nothing;
+    more_turns_than_asked_for: MoreTurnsComeThanWereAskedFor
+        by fetch_turns::never_more_instances_come_than_were_asked_for;
+    more_work_than_asked_for: MoreWorkComesThanWasAskedFor
+        by fetch_work::never_more_activities_come_than_were_asked_for;
+    a_lock_with_nothing_left: LockLeftIsZero
+        by fetch_turns::lock_left_is_at_most_the_lock_timeout_and_not_zero;
+    a_torn_submission: SubmissionsAreTorn by submit::one_refused_message_refuses_the_whole_submission;
+    forgotten_sessions_of_a_renewal: SessionsOfARenewalAreForgotten
+        by renew::locks_and_sessions_are_renewed_together;
 }
 
 /// The model test notices faults too, and says by which few operations.
@@ -86,7 +95,7 @@ macro_rules! noticed_by_the_model {
             #[test]
             fn $test() {
                 let proof = model::proof(env!("CARGO_PKG_NAME"), stringify!($test), 200);
-                let panic = catch_unwind(|| model::run(&proof, || FaultyFactory::new(Fault::$fault))).unwrap_err();
+                let panic = catch_unwind(|| model::run(&proof, || FaultyFactory::new(StoreFault::$fault))).unwrap_err();
                 let told = panic.downcast_ref::<String>().expect("a text");
                 assert!(told.contains("EVERTURN_PROOF_SEED="), "{told}");
                 let code = told.lines().skip_while(|line| *line != "vec![").skip(1);
@@ -107,5 +116,5 @@ noticed_by_the_model! {
 #[test]
 fn the_model_has_nothing_to_say_of_a_sound_provider() {
     let proof = model::proof(env!("CARGO_PKG_NAME"), "the_model_has_nothing_to_say_of_a_sound_provider", 200);
-    model::run(&proof, || FaultyFactory::new(Fault::None));
+    model::run(&proof, || FaultyFactory::new(StoreFault::None));
 }

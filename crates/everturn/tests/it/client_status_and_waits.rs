@@ -6,6 +6,7 @@ use std::time::Duration;
 use everturn::providers::memory::MemoryProvider;
 use everturn::providers::{Provider, ProviderError};
 use everturn::{Client, ClientError, OrchestrationStatus};
+use everturn_provider::testing::TableAccess as _;
 use tokio::time::Instant;
 
 use crate::recording_store::RecordingStore;

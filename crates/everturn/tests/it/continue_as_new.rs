@@ -6,6 +6,7 @@ use everturn::providers::{Provider, WorkItem};
 use everturn::runtime::VersionPolicy;
 use everturn::runtime::registry::OrchestrationRegistry;
 use everturn::{Client, ErrorDetails, EventKind, OrchestrationContext, OrchestrationStatus, RuntimeOptions};
+use everturn_provider::testing::TableAccess as _;
 
 use crate::node_under_test::{NodeUnderTest, echo, memory, quick, until};
 use crate::stores::{TestStore, on_every_store};

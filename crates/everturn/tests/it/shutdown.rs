@@ -9,6 +9,7 @@ use everturn::runtime::Runtime;
 use everturn::runtime::registry::{ActivityRegistry, OrchestrationRegistry};
 use everturn::{ActivityContext, OrchestrationContext, OrchestrationStatus, RuntimeOptions};
 use everturn_provider::MemoryProvider;
+use everturn_provider::testing::TableAccess as _;
 use tokio::sync::{Notify, Semaphore};
 
 use crate::node_under_test::{NodeUnderTest, PATIENCE, echo, memory, quick, until};

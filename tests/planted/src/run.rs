@@ -7,35 +7,39 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use everturn_core::Bug;
+use everturn_built::BuiltBinary;
 
-use crate::binaries::Binary;
-use crate::catalogue::Proof;
+use crate::trials::ProofRun;
 
-/// No proof takes longer; one that does has not caught anything.
-const PATIENCE: Duration = Duration::from_secs(90);
-/// How a proof begins to say that a case failed. What it says after that is why.
+/// A proof that takes longer counts as one that caught nothing.
+const TIME_MAX: Duration = Duration::from_secs(90);
+/// A proof prints this when a case has failed. What it prints after that is why.
 const BROKEN: &str = ": broken by seed ";
 
-/// What a run of a proof came to.
+/// How a run of a proof ended.
 #[derive(Debug, Clone)]
-pub struct Trial {
+pub struct ProofResult {
     /// Whether the proof held.
     pub held: bool,
-    /// Whether it failed, and said one of the words it was to say.
+    /// Whether it failed, and printed one of the expected texts.
     pub caught: bool,
-    /// Everything it said.
+    /// Everything it printed.
     pub output: String,
     /// How long it took.
     pub took: Duration,
 }
 
-/// Runs a proof with this bug in it, or without any. `says` is what tells that it failed for the right reason; a proof
-/// that has said so is not waited for: it would look for the smallest case that fails the same way.
+/// Runs a proof with this bug or without any. `prints` tells whether it failed for the right reason. A proof that has printed
+/// one of these texts is ended at once: it would go on and look for the smallest case that fails the same way.
 ///
 /// # Errors
 /// If it cannot be run.
-pub fn try_out(binary: &Binary, proof: &Proof, bug: Option<Bug>, says: &[&str]) -> Result<Trial, String> {
+pub fn run(
+    binary: &BuiltBinary,
+    proof: &ProofRun,
+    bug: Option<&str>,
+    prints: &[&str],
+) -> Result<ProofResult, String> {
     let began = Instant::now();
     let scratch = tempfile::tempdir().map_err(|error| format!("no scratch folder: {error}"))?;
     let mut command = Command::new(&binary.executable);
@@ -44,49 +48,49 @@ pub fn try_out(binary: &Binary, proof: &Proof, bug: Option<Bug>, says: &[&str]) 
         command.env_remove(name);
     }
     command.env("EVERTURN_PROOF_CASES", proof.cases.to_string()).env("EVERTURN_PROOF_SEED", "1");
-    command.envs(bug.map(|bug| ("EVERTURN_PLANTED_BUG", bug.name())));
+    command.envs(bug.map(|bug| ("EVERTURN_PLANTED_BUG", bug)));
     command.env("RUST_BACKTRACE", "0").env("TMPDIR", scratch.path());
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     let child = command.spawn().map_err(|error| format!("{}: {error}", binary.executable.display()))?;
-    let mut running = Running(child);
-    let mut trial = Trial { held: false, caught: false, output: String::new(), took: Duration::ZERO };
+    let mut running = ProofProcess(child);
+    let mut result = ProofResult { held: false, caught: false, output: String::new(), took: Duration::ZERO };
     let (sender, lines) = channel();
     if let (Some(stdout), Some(stderr)) = (running.0.stdout.take(), running.0.stderr.take()) {
-        pass_on(stdout, sender.clone());
-        pass_on(stderr, sender);
+        forward_lines(stdout, sender.clone());
+        forward_lines(stderr, sender);
     }
     let mut is_broken = false;
     loop {
-        match lines.recv_timeout(PATIENCE.saturating_sub(began.elapsed())) {
+        match lines.recv_timeout(TIME_MAX.saturating_sub(began.elapsed())) {
             Ok(line) => {
                 is_broken |= line.contains(BROKEN);
-                trial.caught = is_broken && says.iter().any(|word| line.contains(word));
-                trial.output.push_str(&line);
+                result.caught = is_broken && prints.iter().any(|word| line.contains(word));
+                result.output.push_str(&line);
             }
             Err(RecvTimeoutError::Timeout) => {
-                trial.output.push_str("it took too long and was ended\n");
+                result.output.push_str("it took too long and was ended\n");
                 break;
             }
             Err(RecvTimeoutError::Disconnected) => {
                 let status = running.0.wait().map_err(|error| format!("waiting for a proof: {error}"))?;
-                trial.held = status.success();
-                trial.caught = !trial.held && says.iter().any(|word| trial.output.contains(word));
+                result.held = status.success();
+                result.caught = !result.held && prints.iter().any(|word| result.output.contains(word));
                 break;
             }
         }
-        if trial.caught {
+        if result.caught {
             break;
         }
     }
     drop(running);
-    trial.took = began.elapsed();
-    Ok(trial)
+    result.took = began.elapsed();
+    Ok(result)
 }
 
-/// A proof and the processes it started; none of them is left behind.
-struct Running(Child);
+/// A proof and the processes that it has started. Dropping it ends all of them.
+struct ProofProcess(Child);
 
-impl Drop for Running {
+impl Drop for ProofProcess {
     fn drop(&mut self) {
         let group = format!("-{}", self.0.id());
         // They may have ended by themselves.
@@ -95,7 +99,7 @@ impl Drop for Running {
     }
 }
 
-fn pass_on(output: impl Read + Send + 'static, lines: Sender<String>) {
+fn forward_lines(output: impl Read + Send + 'static, lines: Sender<String>) {
     thread::spawn(move || {
         let mut output = BufReader::new(output);
         let mut line = Vec::new();
