@@ -19,6 +19,7 @@
 //!     }
 //! }
 //!
+//! # use everturn_provider::testing::TableAccess as _;
 //! fn mine(provider: &Arc<dyn Provider>) -> &MemoryProvider {
 //!     let provider: &dyn Any = &**provider;
 //!     provider.downcast_ref().expect("the factory opened it")

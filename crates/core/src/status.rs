@@ -1,15 +1,15 @@
-//! What a client sees of an instance.
+//! Status of an instance as a client sees it, and status of one execution as a store keeps it.
 
 use crate::error::ErrorDetails;
 
-/// Where an instance stands, as of its last committed turn.
+/// Status of an instance as of its last committed turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OrchestrationStatus {
-    /// No turn of this instance was committed yet.
+    /// No turn of this instance has been committed.
     NotFound,
-    /// The instance is under way.
+    /// The instance has not ended.
     Running {
-        /// What the code last said of itself.
+        /// The custom status that the code set last.
         custom_status: Option<String>,
         /// Grows by one with each committed turn that changed the custom status.
         custom_status_version: u64,
@@ -18,7 +18,7 @@ pub enum OrchestrationStatus {
     Completed {
         /// What it returned.
         output: String,
-        /// What the code last said of itself.
+        /// The custom status that the code set last.
         custom_status: Option<String>,
         /// Grows by one with each committed turn that changed the custom status.
         custom_status_version: u64,
@@ -27,7 +27,7 @@ pub enum OrchestrationStatus {
     Failed {
         /// Why.
         details: ErrorDetails,
-        /// What the code last said of itself.
+        /// The custom status that the code set last.
         custom_status: Option<String>,
         /// Grows by one with each committed turn that changed the custom status.
         custom_status_version: u64,
@@ -40,7 +40,7 @@ impl OrchestrationStatus {
         matches!(self, Self::Completed { .. } | Self::Failed { .. })
     }
 
-    /// The custom status' version; 0 for an unknown instance.
+    /// The version of the custom status; 0 for an unknown instance.
     pub fn custom_status_version(&self) -> u64 {
         match self {
             Self::NotFound => 0,

@@ -13,6 +13,7 @@ mod chance;
 mod checks;
 mod counts;
 mod deliveries;
+mod faulty_store;
 mod generate;
 mod interpreter;
 mod life;
@@ -41,6 +42,7 @@ mod world;
 
 pub use chance::Chance;
 pub use counts::Counts;
+pub use faulty_store::{BatchFate, BatchFates, FaultyStore, LostBatch, NoLoss, Unanswered};
 pub use plan::{NodePlan, Plan, Root, Theme};
 pub use program::{Action, Ending, Program, Racer, Step};
 pub use proof::{prove, prove_on};

@@ -9,7 +9,8 @@ use std::time::Duration;
 use everturn::providers::{Clock, SystemClock, TagFilter};
 use everturn::runtime::{Runtime, ShadowReplay};
 use everturn::{Client, ClientError, OrchestrationStatus, RuntimeOptions};
-use everturn_proof::is_cruel;
+use everturn_proof::is_stress_run;
+use everturn_sqlite::testing::{self, Environment};
 use everturn_sqlite::{SqliteOptions, SqliteProvider, Synchronous};
 use rusqlite::{Connection, OpenFlags};
 use tokio::task::JoinSet;
@@ -98,7 +99,7 @@ impl Setup {
             threads: false,
             checkpoint_every_ms: [0, 5, 20][chance.index(3)],
         };
-        if is_cruel() { drawn.cruelly() } else { drawn }
+        if is_stress_run() { drawn.cruelly() } else { drawn }
     }
 
     /// The same under settings that nobody would choose.
@@ -306,12 +307,12 @@ impl Machine {
             synchronous: self.setup.synchronous,
             clock,
             batch_operations_max: self.setup.batch_operations_max,
-            vfs: Some(self.vfs.name().to_owned()),
-            writer_in_task: !self.setup.threads,
             ..SqliteOptions::default()
         };
+        let vfs = Some(self.vfs.name().to_owned());
+        let environment = Environment { vfs, writer_in_task: !self.setup.threads };
         let url = format!("sqlite:{}", self.database.display());
-        SqliteProvider::new(&url, Some(options)).await.map(Arc::new)
+        testing::open(&url, options, environment).await.map(Arc::new)
     }
 
     async fn start(

@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use async_trait::async_trait;
 use everturn::providers::{Clock, LockKind, Provider, ProviderError};
-use everturn_proof::is_cruel;
+use everturn_proof::is_stress_run;
 use everturn_simulation::{Chance, Fault, Opened, Plan, Standing, Store};
+use everturn_sqlite::testing::{self, Environment};
 use everturn_sqlite::{SqliteOptions, SqliteProvider, Synchronous};
 use rusqlite::{Connection, OpenFlags, OptionalExtension};
 use tempfile::TempDir;
@@ -40,7 +41,7 @@ fn found_with(clock: Arc<dyn Clock>, plan: &Plan, synchronous: Synchronous) -> A
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("world.db");
     let drawn = chance.pick([1, 3, 512, 512]);
-    let batch_operations_max = if is_cruel() { 1 } else { drawn };
+    let batch_operations_max = if is_stress_run() { 1 } else { drawn };
     Arc::new(SimulatedStore {
         look: Mutex::default(),
         vfs,
@@ -142,12 +143,11 @@ impl Store for SimulatedStore {
             synchronous: self.synchronous,
             clock: Arc::clone(&self.clock),
             batch_operations_max: self.batch_operations_max,
-            vfs: Some(self.vfs.name().to_owned()),
-            writer_in_task: true,
             ..SqliteOptions::default()
         };
+        let environment = Environment { vfs: Some(self.vfs.name().to_owned()), writer_in_task: true };
         let url = format!("sqlite:{}", self.file.display());
-        match SqliteProvider::new(&url, Some(options)).await {
+        match testing::open(&url, options, environment).await {
             Ok(provider) => {
                 let provider = Arc::new(provider);
                 let mut state = self.state();
@@ -281,6 +281,6 @@ impl Opened for OpenedFile {
 
     async fn kill(&self) {
         let _alone = self.doors.lock().await;
-        self.provider.kill().await;
+        testing::kill(&self.provider).await;
     }
 }

@@ -12,6 +12,7 @@ use everturn_provider::store::{
     Settlement, SettlementKind, Store, StoreLayer, StoredExecution, Submission, TurnAbandon, TurnCommit,
     TurnFetch, WorkFetch,
 };
+use everturn_provider::testing::TableAccess as _;
 use everturn_provider::{
     DispatcherCapabilityFilter, InstanceWatch, ManualClock, MemoryProvider, Provider, ProviderAdmin,
     ProviderError, SessionFetchConfig, TagFilter,

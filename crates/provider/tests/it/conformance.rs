@@ -1,27 +1,20 @@
-//! The storage contract, on the in-memory provider.
+//! The provider contract, on the in-memory provider.
 
 use std::any::Any;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use async_trait::async_trait;
 use everturn_conformance::{PlainProvider, ProviderFactory, WorkerRowDamage};
-use everturn_provider::memory::NoLoss;
+use everturn_provider::testing::TableAccess as _;
 use everturn_provider::{ManualClock, MemoryProvider, Provider};
 
 struct MemoryFactory {
     clock: Arc<ManualClock>,
-    /// How long its batches stay open; `None` if it commits each call by itself.
-    window: Option<Duration>,
 }
 
 impl MemoryFactory {
     fn new() -> Self {
-        Self { clock: Arc::new(ManualClock::new(1_700_000_000_000)), window: None }
-    }
-
-    fn in_batches(window: Duration) -> Self {
-        Self { window: Some(window), ..Self::new() }
+        Self { clock: Arc::new(ManualClock::new(1_700_000_000_000)) }
     }
 }
 
@@ -36,7 +29,7 @@ impl PlainFactory {
         Self { whole: MemoryFactory::new(), opened: OnceLock::new() }
     }
 
-    /// The provider behind the bare one: damage is done to it.
+    /// The provider behind the bare one, whose rows the suite damages.
     fn opened(&self) -> &Arc<dyn Provider> {
         self.opened.get().expect("the provider is open")
     }
@@ -54,11 +47,7 @@ impl ProviderFactory for MemoryFactory {
     }
 
     async fn open(&self) -> Arc<dyn Provider> {
-        let provider = MemoryProvider::with_clock(self.clock());
-        Arc::new(match self.window {
-            Some(window) => provider.with_batches(window, Arc::new(NoLoss)),
-            None => provider,
-        })
+        Arc::new(MemoryProvider::with_clock(self.clock()))
     }
 
     async fn damage_event(
@@ -131,13 +120,4 @@ mod through_the_adapter {
 
     everturn_conformance::provider_tests!(PlainFactory::new());
     everturn_conformance::model_test!(PlainFactory::new(), cases: 20);
-}
-
-mod in_batches {
-    use std::time::Duration;
-
-    use super::MemoryFactory;
-
-    everturn_conformance::provider_tests!(MemoryFactory::in_batches(Duration::from_millis(1)));
-    everturn_conformance::model_test!(MemoryFactory::in_batches(Duration::ZERO), cases: 100);
 }

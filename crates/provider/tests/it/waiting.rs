@@ -1,8 +1,10 @@
-//! Fetches that wait, in paused time.
+//! Parked fetches, in paused time.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use everturn_provider::store::{Stamp, Store};
+use everturn_provider::testing::TableAccess as _;
 use everturn_provider::{MemoryProvider, Provider, TagFilter};
 use tokio::time::Instant;
 
@@ -22,7 +24,7 @@ async fn fetched_after(provider: &MemoryProvider, lock: Duration) -> Option<(Str
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_delay_that_ends_wakes_a_waiting_fetch_to_the_millisecond() {
+async fn a_delay_that_ends_wakes_a_parked_fetch_to_the_millisecond() {
     let provider = provider();
     provider.enqueue_for_orchestrator(start("a"), Some(Duration::from_millis(12_345))).await.unwrap();
     let (_, _, waited) = fetched_after(&provider, LOCK).await.unwrap();
@@ -60,7 +62,7 @@ async fn an_empty_fetch_ends_with_its_poll_timeout() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_message_nobody_may_take_does_not_keep_a_waiting_fetch_busy() {
+async fn a_message_without_a_start_does_not_keep_a_parked_fetch_busy() {
     let provider = provider();
     provider.enqueue_for_orchestrator(signal("never-started"), None).await.unwrap();
     assert!(fetched_after(&provider, LOCK).await.is_none());
@@ -81,8 +83,8 @@ async fn a_dropped_fetch_holds_nothing() {
 #[tokio::test(start_paused = true)]
 async fn a_watch_ends_with_the_next_commit() {
     let provider = provider();
-    create(&*provider, "a", everturn_provider::Stamp(1)).await;
-    let mut watch = provider.watch_instance("a");
+    create(&*provider, "a", Stamp(1)).await;
+    let mut watch = provider.watch("a");
     provider.enqueue_for_orchestrator(signal("a"), None).await.unwrap();
     let token = fetch(&*provider).await;
     let committing = Arc::clone(&provider);

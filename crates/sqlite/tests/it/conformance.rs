@@ -1,12 +1,12 @@
-//! The provider contract: on a file, with one operation a commit, with the default bodies of the traits, and in memory
-//! (without the cases that damage rows: nobody but the provider can reach them there).
+//! The provider contract: on a file, with one operation per commit, with the default bodies of the traits, and in memory
+//! (without the cases that damage rows: only the provider can reach them there).
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use everturn_conformance::{PlainProvider, ProviderFactory, WorkerRowDamage};
-use everturn_proof::is_cruel;
+use everturn_proof::is_stress_run;
 use everturn_provider::{Clock, ManualClock, Provider};
 use everturn_sqlite::{SqliteOptions, SqliteProvider};
 use rusqlite::Connection;
@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 use crate::store::settings;
 
-/// The moment at which every store begins.
+/// The time at which every store begins.
 const BEGINNING_MS: u64 = 1_700_000_000_000;
 
 /// Stores in files of their own.
@@ -30,7 +30,7 @@ impl FileFactory {
         Self {
             folder: tempfile::tempdir().unwrap(),
             clock: Arc::new(ManualClock::new(BEGINNING_MS)),
-            batch_operations_max: if is_cruel() { 1 } else { batch_operations_max },
+            batch_operations_max: if is_stress_run() { 1 } else { batch_operations_max },
             opened: Mutex::new(None),
         }
     }
@@ -39,7 +39,7 @@ impl FileFactory {
         self.folder.path().join("store.db")
     }
 
-    /// Changes rows past the provider, as a failing disk would.
+    /// Changes rows behind the provider, as a failing disk would.
     fn damage(&self, sql: &str, params: impl rusqlite::Params) -> usize {
         let conn = Connection::open(self.path()).unwrap();
         conn.busy_timeout(std::time::Duration::from_secs(5)).unwrap();
@@ -134,7 +134,7 @@ mod in_batches {
     everturn_conformance::provider_tests!(FileFactory::new(512));
 }
 
-mod one_operation_a_commit {
+mod one_operation_per_commit {
     use super::FileFactory;
 
     everturn_conformance::provider_tests!(FileFactory::new(1));

@@ -17,7 +17,8 @@ use everturn_crash_tests::sim_time::SimTime;
 use everturn_crash_tests::tables::Tables;
 use everturn_crash_tests::vfs::Vfs;
 use everturn_proof::{Counts, proof, watched};
-use everturn_sqlite::{SqliteOptions, SqliteProvider};
+use everturn_sqlite::SqliteOptions;
+use everturn_sqlite::testing::{self, Environment};
 
 use crate::power_cuts::{SCRATCH, inspect, machine};
 
@@ -241,12 +242,11 @@ fn status_with(image: &Image, database: &Path, fault: Fault) -> (Result<Orchestr
     let told = runtime.unwrap().block_on(async {
         let options = SqliteOptions {
             clock: Arc::new(SimTime::new(1_900_000_000_000, chance(1))),
-            vfs: Some(vfs.name().to_owned()),
-            writer_in_task: true,
             ..SqliteOptions::default()
         };
+        let environment = Environment { vfs: Some(vfs.name().to_owned()), writer_in_task: true };
         let url = format!("sqlite:{}", database.display());
-        let provider = SqliteProvider::new(&url, Some(options)).await.unwrap();
+        let provider = testing::open(&url, options, environment).await.unwrap();
         disk.inject(fault);
         let told = provider.read_status("i0").await.map_err(|error| error.to_string());
         disk.heal();
