@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use everturn::providers::memory::{BatchFate, BatchFates, LostBatch, MemoryProvider, Unanswered};
 use everturn::providers::{Clock, LockKind, Provider, ProviderError};
 
-use crate::chance::Chance;
 use crate::plan::Plan;
+use crate::random::SeededRandom;
 use crate::store::{Opened, Standing, Store};
 use crate::weather::Fault;
 
@@ -105,7 +105,7 @@ impl Store for MemoryStore {
         self.luck.losses().turns_in_one_batch
     }
 
-    fn strike(&self, fault: Fault, chance: &mut Chance) {
+    fn strike(&self, fault: Fault, chance: &mut SeededRandom) {
         if fault != Fault::LostBatch {
             return;
         }
@@ -117,7 +117,7 @@ impl Store for MemoryStore {
         }
     }
 
-    fn tick(&self, _chance: &mut Chance) -> Vec<(Fault, String)> {
+    fn tick(&self, _chance: &mut SeededRandom) -> Vec<(Fault, String)> {
         std::mem::take(&mut self.luck.losses().effects)
     }
 

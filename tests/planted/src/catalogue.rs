@@ -140,7 +140,7 @@ pub const CATALOGUE: &[Planted] = &[
         Bug::ActivityBeforeCommit,
         "G3: no activity runs for a turn that did not commit",
         POWER_CUTS_ON_THREADS,
-        &["ran, and nobody asked for it"],
+        &["ran, and no committed turn scheduled it"],
     ),
     planted(Bug::OutcomeUnchecked, "G4: only the holder commits", ZOMBIES, &["accepted late: activity"]),
     planted(Bug::LostWakeUp, "G5: whoever waits is woken", WAKING, &["woke nobody"]),

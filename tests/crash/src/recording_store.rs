@@ -1,7 +1,7 @@
-//! The store as a runtime uses it, with somebody who counts turns and looks at the clock.
+//! A store wrapper that records committed turns, and checks that no expired lock commits.
 
-use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -11,72 +11,28 @@ use everturn::providers::{
     SessionFetchConfig, TagFilter, TurnCommit, WarmView, WorkItem,
 };
 use everturn::{Event, OrchestrationStatus, SystemStats};
-use tokio::time::Instant;
 
-use crate::ledger::{Fact, Ledger};
+use crate::lock_tracker::LockTracker;
+use crate::observations::{Observation, ObservationLog};
 
-/// Forwards every call. The ledger learns of every turn whose commit was answered with `Ok`, and of every commit that
-/// was tried when its lock had ended by the holder's own clock.
-pub struct WatchedStore {
+/// Forwards every call. Records every turn whose commit was answered with `Ok`, and every commit or renewal that was
+/// sent after its lock had expired by the holder's own clock.
+pub(crate) struct RecordingStore {
     inner: Arc<dyn Provider>,
-    ledger: Arc<Ledger>,
-    held: Mutex<Held>,
+    log: Arc<ObservationLog>,
+    locks: LockTracker,
 }
 
-/// The locks of this process, as far as it knows.
-#[derive(Default)]
-struct Held {
-    /// When each ends at the latest: counted from the answer, which comes after the store began to count.
-    until: HashMap<String, Instant>,
-    /// Those that have ended, and were not let go.
-    ended: HashSet<String>,
-    /// Those whose renewal is under way: when they end is not known.
-    renewing: HashSet<String>,
-}
-
-impl WatchedStore {
-    /// Watches what is asked of `inner`.
-    pub fn new(inner: Arc<dyn Provider>, ledger: Arc<Ledger>) -> Self {
-        Self { inner, ledger, held: Mutex::default() }
+impl RecordingStore {
+    /// Records the calls to `inner`.
+    pub(crate) fn new(inner: Arc<dyn Provider>, log: Arc<ObservationLog>) -> Self {
+        Self { inner, locks: LockTracker::new(Arc::clone(&log)), log }
     }
 
-    fn held(&self) -> MutexGuard<'_, Held> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn hold(&self, token: &str, lock_timeout: Duration) {
-        self.note_ended();
-        self.held().until.insert(token.to_owned(), Instant::now() + lock_timeout);
-    }
-
-    /// Notices which locks have ended in the hands of this process.
-    fn note_ended(&self) {
-        let now = Instant::now();
-        let mut held = self.held();
-        let ended: Vec<String> =
-            held.until.iter().filter(|(_, until)| **until < now).map(|(token, _)| token.clone()).collect();
-        for token in ended {
-            held.until.remove(&token);
-            held.ended.insert(token);
-            self.ledger.learn(Fact::LockEnded);
-        }
-    }
-
-    /// Whether a lock has surely ended. It is not asked again after that: a commit that is repeated because its answer was
-    /// lost may be told that it had succeeded in time.
-    fn let_go(&self, token: &str) -> bool {
-        self.note_ended();
-        let mut held = self.held();
-        held.until.remove(token);
-        held.ended.remove(token) && !held.renewing.contains(token)
-    }
-
-    /// What became of a commit or a renewal, by whether it came late.
-    fn judge(&self, what: &str, late: bool, answer: &Result<(), ProviderError>) {
-        match answer {
-            Ok(()) if late => self.ledger.learn(Fact::Wrong(format!("{what} came late and was accepted"))),
-            Err(error) if late && !error.is_retryable() => self.ledger.learn(Fact::RefusedLate),
-            _ => {}
+    fn committed(&self, late: bool, has_events: bool, answer: &Result<(), ProviderError>) {
+        self.locks.check_answer("the commit of a turn", late, answer);
+        if answer.is_ok() && has_events {
+            self.log.record(Observation::Turn);
         }
     }
 
@@ -86,35 +42,15 @@ impl WatchedStore {
         extend_for: Duration,
         renewal: impl Future<Output = Result<(), ProviderError>>,
     ) -> Result<(), ProviderError> {
-        let late = self.begin_renewal(token);
+        let late = self.locks.begin_renewal(token);
         let answer = renewal.await;
-        self.end_renewal(token, extend_for, late, &answer);
+        self.locks.end_renewal(token, extend_for, late, &answer);
         answer
-    }
-
-    /// Whether the lock has surely ended when its renewal begins.
-    fn begin_renewal(&self, token: &str) -> bool {
-        self.note_ended();
-        let mut held = self.held();
-        let ended = held.ended.contains(token);
-        held.renewing.insert(token.to_owned()) && ended
-    }
-
-    fn end_renewal(&self, token: &str, extend_for: Duration, late: bool, answer: &Result<(), ProviderError>) {
-        self.judge("a renewal", late, answer);
-        let mut held = self.held();
-        // An error that is no refusal leaves open what happened.
-        if !answer.as_ref().is_err_and(ProviderError::is_retryable) {
-            held.renewing.remove(token);
-        }
-        if answer.is_ok() && (held.ended.remove(token) || held.until.contains_key(token)) {
-            held.until.insert(token.to_owned(), Instant::now() + extend_for);
-        }
     }
 }
 
 #[async_trait]
-impl Provider for WatchedStore {
+impl Provider for RecordingStore {
     fn name(&self) -> &str {
         self.inner.name()
     }
@@ -131,7 +67,7 @@ impl Provider for WatchedStore {
     ) -> Result<Option<(OrchestrationItem, String, u32)>, ProviderError> {
         let fetched = self.inner.fetch_orchestration_item(lock_timeout, poll_timeout, filter).await?;
         if let Some((_, token, _)) = &fetched {
-            self.hold(token, lock_timeout);
+            self.locks.acquired(token, lock_timeout);
         }
         Ok(fetched)
     }
@@ -146,7 +82,7 @@ impl Provider for WatchedStore {
         metadata: ExecutionMetadata,
         cancelled_activities: Vec<ScheduledActivityIdentifier>,
     ) -> Result<(), ProviderError> {
-        let (late, is_turn) = (self.let_go(lock_token), !history_delta.is_empty());
+        let (late, has_events) = (self.locks.release(lock_token), !history_delta.is_empty());
         let answer = self.inner.ack_orchestration_item(
             lock_token,
             execution_id,
@@ -157,10 +93,7 @@ impl Provider for WatchedStore {
             cancelled_activities,
         );
         let answer = answer.await;
-        self.judge("the commit of a turn", late, &answer);
-        if answer.is_ok() && is_turn {
-            self.ledger.learn(Fact::Turn);
-        }
+        self.committed(late, has_events, &answer);
         answer
     }
 
@@ -170,7 +103,7 @@ impl Provider for WatchedStore {
         delay: Option<Duration>,
         ignore_attempt: bool,
     ) -> Result<(), ProviderError> {
-        self.let_go(lock_token);
+        self.locks.release(lock_token);
         self.inner.abandon_orchestration_item(lock_token, delay, ignore_attempt).await
     }
 
@@ -208,15 +141,15 @@ impl Provider for WatchedStore {
     ) -> Result<Option<(WorkItem, String, u32)>, ProviderError> {
         let fetched = self.inner.fetch_work_item(lock_timeout, poll_timeout, session, tag_filter).await?;
         if let Some((_, token, _)) = &fetched {
-            self.hold(token, lock_timeout);
+            self.locks.acquired(token, lock_timeout);
         }
         Ok(fetched)
     }
 
     async fn ack_work_item(&self, token: &str, completion: Option<WorkItem>) -> Result<(), ProviderError> {
-        let late = self.let_go(token);
+        let late = self.locks.release(token);
         let answer = self.inner.ack_work_item(token, completion).await;
-        self.judge("the outcome of an activity", late, &answer);
+        self.locks.check_answer("the outcome of an activity", late, &answer);
         answer
     }
 
@@ -243,7 +176,7 @@ impl Provider for WatchedStore {
         delay: Option<Duration>,
         ignore_attempt: bool,
     ) -> Result<(), ProviderError> {
-        self.let_go(token);
+        self.locks.release(token);
         self.inner.abandon_work_item(token, delay, ignore_attempt).await
     }
 
@@ -304,26 +237,24 @@ impl Provider for WatchedStore {
     ) -> Result<Option<FetchedTurn>, ProviderError> {
         let fetched = self.inner.fetch_turn(lock_timeout, poll_timeout, filter, warm).await?;
         if let Some(turn) = &fetched {
-            self.hold(&turn.lock_token, lock_timeout);
+            self.locks.acquired(&turn.lock_token, lock_timeout);
         }
         Ok(fetched)
     }
 
     async fn commit_turn(&self, commit: &TurnCommit) -> Result<(), ProviderError> {
-        let late = self.let_go(&commit.lock_token);
+        let late = self.locks.release(&commit.lock_token);
         let answer = self.inner.commit_turn(commit).await;
-        self.judge("the commit of a turn", late, &answer);
-        if answer.is_ok() && !commit.history_delta.is_empty() {
-            self.ledger.learn(Fact::Turn);
-        }
+        self.committed(late, !commit.history_delta.is_empty(), &answer);
         answer
     }
 
     async fn renew_locks(&self, renewals: &[LockRenewal]) -> Vec<Result<(), ProviderError>> {
-        let late: Vec<bool> = renewals.iter().map(|renewal| self.begin_renewal(&renewal.token)).collect();
+        let late: Vec<bool> =
+            renewals.iter().map(|renewal| self.locks.begin_renewal(&renewal.token)).collect();
         let answers = self.inner.renew_locks(renewals).await;
         for ((renewal, late), answer) in renewals.iter().zip(late).zip(&answers) {
-            self.end_renewal(&renewal.token, renewal.extend_for, late, answer);
+            self.locks.end_renewal(&renewal.token, renewal.extend_for, late, answer);
         }
         answers
     }
