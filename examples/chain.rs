@@ -1,4 +1,4 @@
-//! A chain: each activity gets what the one before it returned.
+//! A chain: each activity gets the result of the previous one.
 //!
 //! `cargo run --example chain`
 
@@ -11,7 +11,7 @@ use everturn::runtime::Runtime;
 use everturn::runtime::registry::ActivityRegistry;
 use everturn::{ActivityContext, Client, OrchestrationContext, OrchestrationRegistry};
 
-/// The orchestration decides what happens next. It has no side effects of its own.
+/// The orchestration decides what happens next. Only activities have side effects.
 async fn publish(ctx: OrchestrationContext, draft: String) -> Result<String, String> {
     let reviewed = ctx.schedule_activity("proofread", draft).await?;
     let page = ctx.schedule_activity("typeset", reviewed).await?;
@@ -35,7 +35,7 @@ async fn upload(_: ActivityContext, page: String) -> Result<String, String> {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    // In memory, so that the example leaves nothing behind. `order` shows a file that survives.
+    // In memory, so the example leaves no file behind. `order` uses a file.
     let store = Arc::new(SqliteProvider::new_in_memory().await?);
     let activities = ActivityRegistry::builder()
         .register("proofread", proofread)

@@ -1,4 +1,4 @@
-//! A loop without end: continue-as-new begins a new history, so that it never grows.
+//! An endless loop: continue-as-new starts a new history, so the history does not grow.
 //!
 //! `cargo run --example eternal_loop`
 
@@ -13,12 +13,12 @@ use everturn::{ActivityContext, Client, Either2, OrchestrationContext, Orchestra
 
 const BETWEEN_READINGS: Duration = Duration::from_millis(40);
 
-/// One reading per execution; the count goes on as the input of the next.
+/// One reading per execution. The count is the input of the next execution.
 async fn meter(ctx: OrchestrationContext, readings: u32) -> Result<String, String> {
     let readings = readings + 1;
     ctx.schedule_activity_typed::<u32, ()>("read_meter", &readings).await?;
     ctx.set_custom_status(format!("{readings} readings"));
-    // Messages of a queue that arrive between two executions are carried over, none is lost.
+    // Queue messages that arrive between two executions are delivered to the next one.
     let command = ctx.dequeue_event("commands");
     match ctx.select2(command, ctx.schedule_timer(BETWEEN_READINGS)).await {
         Either2::First(command) => Ok(format!("{readings} readings, then {command}")),
@@ -41,11 +41,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let client = Client::new(store);
     client.start_orchestration_typed("meter-1", "meter", 0u32).await?;
 
-    // Each execution sets the status once, and its version counts on from execution to execution.
-    let patience = Duration::from_secs(10);
-    client.wait_for_status_change("meter-1", 9, Duration::from_millis(20), patience).await?;
+    // Each execution sets the status once. The version counter continues across executions.
+    let timeout = Duration::from_secs(10);
+    client.wait_for_status_change("meter-1", 9, Duration::from_millis(20), timeout).await?;
     client.enqueue_event("meter-1", "commands", "stop").await?;
-    let outcome = client.wait_for_orchestration_typed::<String>("meter-1", patience).await??;
+    let outcome = client.wait_for_orchestration_typed::<String>("meter-1", timeout).await??;
 
     let executions = client.list_executions("meter-1").await?;
     let last = executions.last().copied().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Fan-out and fan-in: many activities at the same time, one result.
+//! Fan-out and fan-in: many activities run at the same time, one result.
 //!
 //! `cargo run --example fan_out`
 
@@ -15,10 +15,10 @@ const PAGES: u32 = 40;
 const PAGE_TAKES: Duration = Duration::from_millis(100);
 
 async fn count_words(ctx: OrchestrationContext, pages: u32) -> Result<u64, String> {
-    // Scheduling is eager: all of them are asked for here, and committed together in one turn.
+    // Scheduling is eager: all activities are scheduled here and committed in one turn.
     let counts =
         (1..=pages).map(|page| ctx.schedule_activity_typed::<u32, u64>("count_page", &page)).collect();
-    // Results come in the order of the calls, whichever finished first.
+    // `join` returns results in the order of the calls, not of their completion.
     let mut words = 0;
     for count in ctx.join(counts).await {
         words += count?;

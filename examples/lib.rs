@@ -1,4 +1,4 @@
-//! One idea a file, each runnable with `cargo run --example NAME` and run by the tests.
+//! Examples: one idea a file. `cargo run --example NAME` runs one; the tests run them all.
 //!
-//! The README follows; its program is compiled with the documentation tests.
+//! The README follows. The documentation tests compile its program.
 #![doc = include_str!("../README.md")]

@@ -1,6 +1,6 @@
-//! An order that survives: charge, wait for the carrier, ship, notify; refund if that cannot be done.
+//! A durable order workflow: charge, wait for the carrier, ship, notify; refund if no carrier comes.
 //!
-//! `cargo run --release --example order`, kill it at any moment (`kill -9`), run it again: it goes on where it was.
+//! `cargo run --release --example order`, kill it at any moment (`kill -9`), run it again: it continues where it stopped.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -19,33 +19,33 @@ use rusqlite::{Connection, OptionalExtension, params};
 use serde::{Deserialize, Serialize};
 
 const HELP: &str = "\
-An order workflow that can be killed at any moment and carries on when it is run again.
+An order workflow that can be killed at any moment and continues when it is run again.
 
 usage: order [--db PATH] [--order ID] [--pace MS] [--no-carrier]
 
   --db PATH      the database; the ledger of the shop is kept beside it   [order.db]
-  --order ID     which order; without it the open one, or a new one
+  --order ID     the order to run; default: the open order, or a new one
   --pace MS      how long each step takes, in milliseconds                [800]
-  --no-carrier   no carrier comes: the time runs out and the money goes back
+  --no-carrier   no carrier comes: the deadline passes and the money is refunded
   --help         this text";
 
-/// The status that says: the wait for the carrier is recorded, an event will reach it.
+/// The custom status while the wait for the carrier is recorded, so that a signal is delivered to it.
 const WAITING: &str = "waiting for the carrier";
 
-// ---- the orchestration: decides, and does nothing else ----
+// ---- the orchestration: decisions only, no side effects ----
 
 #[derive(Clone, Serialize, Deserialize)]
 struct Order {
     item: String,
     cents: i64,
-    /// How long the carrier may take.
+    /// How long to wait for the carrier.
     patience_ms: u64,
 }
 
-/// What an activity needs to act on the ledger at most once, however often it runs.
+/// A ledger entry. Its key makes an activity idempotent: it may run several times, the entry is written once.
 #[derive(Serialize, Deserialize)]
 struct Entry {
-    /// The same in every attempt and after every crash: it is made from recorded data alone.
+    /// The same in every attempt and after every crash, because it is derived from recorded data.
     idempotency_key: String,
     order: String,
     what: String,
@@ -94,7 +94,7 @@ async fn process_order(ctx: OrchestrationContext, order: Order) -> Result<String
     Ok(outcome)
 }
 
-// ---- the activities: everything that touches the world ----
+// ---- the activities: all side effects ----
 
 fn activities(ledger: &Arc<Ledger>, pace: Duration) -> Result<ActivityRegistry, String> {
     let mut registry = ActivityRegistry::builder();
@@ -103,11 +103,11 @@ fn activities(ledger: &Arc<Ledger>, pace: Duration) -> Result<ActivityRegistry, 
         registry = registry.register_typed(name, move |ctx: ActivityContext, entry: Entry| {
             let ledger = ledger.clone();
             async move {
-                // A crash in the first half: nothing happened yet. In the second half: it happened and was not
-                // reported, so it is asked for again, with the same key.
+                // After a crash before the entry, nothing has happened yet. After a crash behind the entry, the
+                // activity runs again with the same key.
                 tokio::time::sleep(pace / 2).await;
                 let (number, times) = ledger.record(&entry).map_err(|error| error.to_string())?;
-                let note = if times == 1 { "" } else { " (this key is known: recorded only once)" };
+                let note = if times == 1 { "" } else { " (known key: not recorded again)" };
                 println!(
                     "  {:<8} {} with key {}{note}",
                     ctx.activity_name(),
@@ -128,7 +128,7 @@ fn activities(ledger: &Arc<Ledger>, pace: Duration) -> Result<ActivityRegistry, 
         .build_result()
 }
 
-/// The shop's own books, in a database of their own: the engine knows nothing of them.
+/// The shop's own ledger, in a database that the engine does not use.
 struct Ledger(Mutex<Connection>);
 
 impl Ledger {
@@ -149,7 +149,7 @@ impl Ledger {
         Ok(Self(Mutex::new(connection)))
     }
 
-    /// Records an entry, or finds the one with the same key. Gives its number and how often it was asked for.
+    /// Records an entry, or finds the one with the same key. Returns its number and how often it was requested.
     fn record(&self, entry: &Entry) -> rusqlite::Result<(i64, i64)> {
         self.lock().query_row(
             "INSERT INTO entries (idempotency_key, order_id, what, cents) VALUES (?1, ?2, ?3, ?4)
@@ -160,7 +160,7 @@ impl Ledger {
         )
     }
 
-    /// Writes an order down before it is started, so that the next run finds it whatever happens.
+    /// Records an order before it is started, so that the next run finds it.
     fn open_order(&self, id: &str) -> rusqlite::Result<()> {
         self.lock().execute("INSERT OR IGNORE INTO orders (id) VALUES (?1)", [id]).map(|_| ())
     }
@@ -173,7 +173,7 @@ impl Ledger {
             .optional()
     }
 
-    /// What was recorded for an order, as text.
+    /// The ledger entries of an order, as text.
     fn lines(&self, order: &str) -> rusqlite::Result<Vec<String>> {
         let connection = self.lock();
         let mut select = connection
@@ -184,7 +184,7 @@ impl Ledger {
                 0 => String::new(),
                 cents => format!("{}.{:02} EUR", cents / 100, cents.abs() % 100),
             };
-            Ok(format!("{what:<8} {euros:>12}  recorded once, asked for {times} x"))
+            Ok(format!("{what:<8} {euros:>12}  recorded once, requested {times} x"))
         })?;
         lines.collect()
     }
@@ -203,7 +203,7 @@ struct Arguments {
     carrier_comes: bool,
 }
 
-/// `None` if help was asked for.
+/// Returns `None` for `--help`.
 fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Option<Arguments>, String> {
     let mut parsed = Arguments {
         db: PathBuf::from("order.db"),
@@ -221,14 +221,15 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Option<Arguments
             "--order" => {
                 let id = value()?;
                 if id.starts_with(SUB_ORCH_AUTO_PREFIX) || id.contains("::sub::") {
-                    return Err(format!("--order: '{id}' has the form of a child's id"));
+                    return Err(format!("--order: '{id}' is reserved for sub-orchestrations"));
                 }
                 parsed.order = Some(id);
             }
             "--pace" => {
                 let text = value()?;
-                let pace_ms =
-                    text.parse::<u32>().map_err(|_| format!("--pace: '{text}' is no number of ms"))?;
+                let pace_ms = text
+                    .parse::<u32>()
+                    .map_err(|_| format!("--pace: '{text}' is not a number of milliseconds"))?;
                 parsed.pace = Duration::from_millis(u64::from(pace_ms));
             }
             "--no-carrier" => parsed.carrier_comes = false,
@@ -269,18 +270,18 @@ async fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
     let orchestrations =
         OrchestrationRegistry::builder().register_typed("process_order", process_order).build_result()?;
     let activities = activities(&ledger, arguments.pace)?;
-    // However often it is killed, it carries on: no step is given up.
+    // No limit on attempts: each kill counts as one, and none may fail the order.
     let options = RuntimeOptions { max_attempts: u32::MAX, ..RuntimeOptions::default() };
     let runtime = Runtime::start_with_options(store.clone(), activities, orchestrations, options).await;
 
     let client = Client::new(store.clone());
     let id = choose_order(&client, &ledger, arguments.order.clone()).await?;
-    // Before a new order is started it is in the ledger, and starting it twice starts it once.
+    // The order is in the ledger before it starts. A second start of the same id changes nothing.
     ledger.open_order(&id)?;
     let begin = match client.get_orchestration_status(&id).await? {
         OrchestrationStatus::NotFound => "started",
-        OrchestrationStatus::Running { .. } => "carrying on with",
-        OrchestrationStatus::Completed { .. } | OrchestrationStatus::Failed { .. } => "looking at",
+        OrchestrationStatus::Running { .. } => "continuing",
+        OrchestrationStatus::Completed { .. } | OrchestrationStatus::Failed { .. } => "showing",
     };
     let pace_ms = u64::try_from(arguments.pace.as_millis())?;
     let patience_ms = if arguments.carrier_comes { 600_000 } else { 3 * pace_ms };
@@ -297,18 +298,18 @@ async fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
         println!("  {line}");
     }
     runtime.shutdown(None).await;
-    // Moves the log into the file: one file is left.
+    // Moves the write-ahead log into the database, so that one file is left.
     store.close().await;
     Ok(())
 }
 
-/// The order asked for, or the last one if it has not ended, or a new one.
+/// The requested order, or the last one if it has not ended, or a new one.
 async fn choose_order(
     client: &Client,
     ledger: &Ledger,
-    asked: Option<String>,
+    requested: Option<String>,
 ) -> Result<String, Box<dyn Error>> {
-    if let Some(id) = asked {
+    if let Some(id) = requested {
         return Ok(id);
     }
     let (mut number, mut id) = ledger.last_order()?.unwrap_or((1, "order-1".to_owned()));
@@ -323,7 +324,7 @@ fn has_ended(status: &OrchestrationStatus) -> bool {
     matches!(status, OrchestrationStatus::Completed { .. } | OrchestrationStatus::Failed { .. })
 }
 
-/// Shows every change of the order's status until it ends, and plays the carrier.
+/// Prints every change of the order's status until it ends, and sends the carrier's signal.
 async fn follow(client: &Client, id: &str, arguments: &Arguments) -> Result<String, Box<dyn Error>> {
     let mut seen = 0;
     loop {
@@ -337,18 +338,18 @@ async fn follow(client: &Client, id: &str, arguments: &Arguments) -> Result<Stri
                 let status = custom_status.unwrap_or_default();
                 println!("{id} is {status}");
                 if status == WAITING && arguments.carrier_comes {
-                    // After a crash it may come twice. The second signal finds nobody waiting and is ignored.
+                    // After a crash the signal may be sent twice. The second one finds no open wait and is ignored.
                     tokio::time::sleep(arguments.pace).await;
                     client.raise_event(id, "carrier_arrived", "the red bicycle").await?;
                 }
             }
-            OrchestrationStatus::NotFound => return Err(format!("{id} is gone").into()),
+            OrchestrationStatus::NotFound => return Err(format!("{id} does not exist").into()),
         }
     }
 }
 
 async fn print_history(client: &Client, id: &str) -> Result<(), Box<dyn Error>> {
-    println!("\nhistory, as it is in the database:");
+    println!("\nhistory, as stored in the database:");
     for event in client.read_execution_history(id, 1).await? {
         let about = match &event.kind {
             EventKind::OrchestrationStarted { name, .. } => name.clone(),
@@ -360,7 +361,7 @@ async fn print_history(client: &Client, id: &str) -> Result<(), Box<dyn Error>> 
             EventKind::CustomStatusUpdated { status } => status.clone().unwrap_or_default(),
             _ => String::new(),
         };
-        // The name of the variant; what it holds is told above, as far as it is of interest here.
+        // The name of the variant, without its fields.
         let kind = format!("{:?}", event.kind);
         let kind = kind.split([' ', '{']).next().unwrap_or_default();
         println!("{}", format!("  {:>2} {kind:<26} {about}", event.event_id).trim_end());

@@ -1,4 +1,4 @@
-//! A saga: what was done is undone, last first, when a later step fails.
+//! A saga: when a step fails, the completed steps are compensated in reverse order.
 //!
 //! `cargo run --example saga`
 
@@ -13,16 +13,16 @@ use everturn::{
     ActivityContext, BackoffStrategy, Client, OrchestrationContext, OrchestrationRegistry, RetryPolicy,
 };
 
-/// Books the parts of a trip; if one cannot be had, gives back the others.
+/// Books the parts of a trip. If one part fails, cancels the parts that are already booked.
 async fn book_trip(ctx: OrchestrationContext, traveller: String) -> Result<String, String> {
     let mut booked = Vec::new();
     for part in ["flight", "hotel", "car"] {
-        let patience =
+        let policy =
             RetryPolicy::new(2).with_backoff(BackoffStrategy::Fixed { delay: Duration::from_millis(50) });
-        match ctx.schedule_activity_with_retry("book", format!("{part} for {traveller}"), patience).await {
+        match ctx.schedule_activity_with_retry("book", format!("{part} for {traveller}"), policy).await {
             Ok(reservation) => booked.push(reservation),
             Err(reason) => {
-                // The compensation is part of the orchestration, so it survives crashes like everything else.
+                // The compensation is part of the orchestration, so it survives crashes.
                 for reservation in booked.into_iter().rev() {
                     ctx.schedule_activity_with_retry("cancel", reservation, RetryPolicy::new(10)).await?;
                 }

@@ -1,4 +1,4 @@
-//! Where activities run: a tag chooses the kind of worker, a session keeps to one of them.
+//! Where activities run: a tag selects the kind of worker, a session keeps activities on one worker.
 //!
 //! Three runtimes share one store here, as three machines would share a database.
 //!
@@ -16,9 +16,9 @@ use everturn::{
 };
 
 async fn index(ctx: OrchestrationContext, book: String) -> Result<String, String> {
-    // Untagged: any ordinary node.
+    // Untagged: any node that serves untagged work.
     let mut places = vec![ctx.schedule_activity("split", book.clone()).await?];
-    // Tagged: a node that serves `gpu`. On a session: the node that loaded the model gets the other chapters, too.
+    // Tagged: a node that serves `gpu`. On a session: the node that runs the first chapter runs the others as well.
     let session = format!("model-of-{}", ctx.instance_id());
     for chapter in 1..=3 {
         let input = format!("{book}, chapter {chapter}");
@@ -43,7 +43,7 @@ async fn embed(ctx: ActivityContext, chapter: String) -> Result<String, String> 
     Ok(node_of(&ctx))
 }
 
-/// Worker ids read `work-{slot}-{node}`.
+/// A worker id has the form `work-{slot}-{node}`.
 fn node_of(ctx: &ActivityContext) -> String {
     ctx.worker_id().splitn(3, '-').last().unwrap_or_default().to_owned()
 }
@@ -57,7 +57,7 @@ async fn start_node(
         ActivityRegistry::builder().register("split", split).register("embed", embed).build_result()?;
     let orchestrations = OrchestrationRegistry::builder().register("index", index).build_result()?;
     let options = RuntimeOptions {
-        // With a name of its own the node owns sessions as a whole, not each of its worker slots.
+        // With a node id, all worker slots of the node share its sessions.
         worker_node_id: Some(name.to_owned()),
         worker_tag_filter,
         ..Default::default()

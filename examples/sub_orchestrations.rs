@@ -1,4 +1,4 @@
-//! Orchestrations that start orchestrations: children that are waited for, and one that goes its own way.
+//! Orchestrations that start orchestrations: sub-orchestrations that are awaited, and a detached start.
 //!
 //! `cargo run --example sub_orchestrations`
 
@@ -11,7 +11,7 @@ use everturn::runtime::Runtime;
 use everturn::runtime::registry::ActivityRegistry;
 use everturn::{ActivityContext, Client, OrchestrationContext, OrchestrationRegistry};
 
-/// Builds every floor as a child of its own, all at the same time.
+/// Builds every floor in a sub-orchestration, all at the same time.
 async fn build_house(ctx: OrchestrationContext, floors: u32) -> Result<String, String> {
     let children =
         (1..=floors).map(|floor| ctx.schedule_sub_orchestration_typed::<u32, String>("build_floor", &floor));
@@ -19,7 +19,7 @@ async fn build_house(ctx: OrchestrationContext, floors: u32) -> Result<String, S
     for floor in ctx.join(children.collect()).await {
         built.push(floor?);
     }
-    // Detached: an instance of its own, which this one does not wait for.
+    // Detached: a separate instance that this one does not wait for.
     ctx.schedule_orchestration(
         "send_invoice",
         format!("invoice-of-{}", ctx.instance_id()),
@@ -55,11 +55,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let runtime = Runtime::start_with_store(store.clone(), activities, orchestrations).await;
 
     let client = Client::new(store);
-    let patience = Duration::from_secs(10);
+    let timeout = Duration::from_secs(10);
     client.start_orchestration_typed("house-1", "build_house", 3u32).await?;
-    let house = client.wait_for_orchestration_typed::<String>("house-1", patience).await??;
+    let house = client.wait_for_orchestration_typed::<String>("house-1", timeout).await??;
     println!("built: {house}");
-    let invoice = client.wait_for_orchestration_typed::<String>("invoice-of-house-1", patience).await??;
+    let invoice = client.wait_for_orchestration_typed::<String>("invoice-of-house-1", timeout).await??;
     println!("sent: {invoice}");
 
     let tree = client.get_instance_tree("house-1").await?;

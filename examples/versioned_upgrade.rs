@@ -1,4 +1,4 @@
-//! An upgrade under way: instances that began on the old code end on it, new ones take the new code.
+//! A rolling upgrade: instances that started on the old version finish on it, new ones use the new version.
 //!
 //! `cargo run --example versioned_upgrade`
 
@@ -19,7 +19,7 @@ async fn parcel(ctx: OrchestrationContext, what: String) -> Result<String, Strin
     ctx.schedule_activity("send", format!("{what} to {to}")).await
 }
 
-/// The second release insures the parcel. Histories of the first do not know this step: it is a version of its own.
+/// The second release adds a step. Recorded histories lack it, so it is a new version.
 async fn insured_parcel(ctx: OrchestrationContext, what: String) -> Result<String, String> {
     ctx.schedule_activity("pack", what.clone()).await?;
     ctx.schedule_activity("insure", what.clone()).await?;
@@ -28,7 +28,7 @@ async fn insured_parcel(ctx: OrchestrationContext, what: String) -> Result<Strin
     ctx.schedule_activity("send", format!("insured {what} to {to}")).await
 }
 
-async fn say(ctx: ActivityContext, what: String) -> Result<String, String> {
+async fn print_step(ctx: ActivityContext, what: String) -> Result<String, String> {
     println!(
         "{} by version {}: {} {what}",
         ctx.instance_id(),
@@ -40,7 +40,7 @@ async fn say(ctx: ActivityContext, what: String) -> Result<String, String> {
 
 fn activities() -> Result<ActivityRegistry, String> {
     ActivityRegistry::builder()
-        .register_all(vec![("pack", say), ("insure", say), ("send", say)])
+        .register_all(vec![("pack", print_step), ("insure", print_step), ("send", print_step)])
         .build_result()
 }
 
@@ -48,7 +48,7 @@ fn activities() -> Result<ActivityRegistry, String> {
 async fn main() -> Result<(), Box<dyn Error>> {
     let store = Arc::new(SqliteProvider::new_in_memory().await?);
     let client = Client::new(store.clone());
-    let patience = Duration::from_secs(10);
+    let timeout = Duration::from_secs(10);
     let poll = Duration::from_millis(20);
 
     println!("release 1 runs");
@@ -56,7 +56,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         OrchestrationRegistry::builder().register_versioned("parcel", "1.0.0", parcel).build_result()?;
     let runtime = Runtime::start_with_store(store.clone(), activities()?, release_1).await;
     client.start_orchestration("parcel-1", "parcel", "a book").await?;
-    client.wait_for_status_change("parcel-1", 0, poll, patience).await?;
+    client.wait_for_status_change("parcel-1", 0, poll, timeout).await?;
     runtime.shutdown(None).await;
 
     println!("release 2 runs");
@@ -66,11 +66,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .build_result()?;
     let runtime = Runtime::start_with_store(store, activities()?, release_2).await;
     client.start_orchestration("parcel-2", "parcel", "a vase").await?;
-    client.wait_for_status_change("parcel-2", 0, poll, patience).await?;
+    client.wait_for_status_change("parcel-2", 0, poll, timeout).await?;
 
     for id in ["parcel-1", "parcel-2"] {
         client.raise_event(id, "address", "Lisbon").await?;
-        let sent = client.wait_for_orchestration_typed::<String>(id, patience).await??;
+        let sent = client.wait_for_orchestration_typed::<String>(id, timeout).await??;
         let version = client.get_instance_info(id).await?.orchestration_version;
         println!("{id} ended on version {version}: {sent}");
     }

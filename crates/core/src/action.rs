@@ -1,8 +1,8 @@
-//! What orchestration code asks for.
+//! Actions: what orchestration code asks the engine for.
 
 use std::panic::Location;
 
-/// One thing the code asked for during a poll.
+/// One request of the code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Action {
     Activity { name: String, input: String, session_id: Option<String>, tag: Option<String> },
@@ -18,9 +18,9 @@ pub(crate) enum Action {
     ContinueAsNew { input: String, version: Option<String> },
 }
 
-/// An action with the token of its future and the line of code it came from.
+/// An action with the token of its future and the source location of the call.
 #[derive(Debug, Clone)]
-pub(crate) struct Emitted {
+pub(crate) struct EmittedAction {
     pub(crate) token: u64,
     pub(crate) action: Action,
     pub(crate) location: &'static Location<'static>,

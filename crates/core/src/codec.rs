@@ -1,6 +1,6 @@
-//! How typed values travel as payload text.
+//! How typed values are encoded as payload text.
 //!
-//! Strings travel as they are, everything else as compact JSON, the keys of every object in ascending order. Replay
+//! A string is its own payload. Any other value is compact JSON with the keys of every object in ascending order. Replay
 //! compares payloads as text, so the same value must give the same text in every build and every process.
 
 use serde::Serialize;
@@ -22,7 +22,7 @@ pub fn encode<T: Serialize + ?Sized>(value: &T) -> Result<String, String> {
     match serde_json::to_value(value).map_err(|error| error.to_string())? {
         Value::String(text) => Ok(text),
         mut other => {
-            // Any crate of the program may switch on `preserve_order`, and so the order of declaration.
+            // Any crate of the program may enable `preserve_order`, which keeps the order of declaration instead.
             other.sort_all_objects();
             Ok(other.to_string())
         }
@@ -39,7 +39,7 @@ pub fn encode<T: Serialize + ?Sized>(value: &T) -> Result<String, String> {
 /// ```
 ///
 /// # Errors
-/// The text of the error of the second try.
+/// The error text of the second attempt, which reads the text as a JSON string.
 pub fn decode<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     serde_json::from_str(text)
         .or_else(|_| serde_json::from_value(Value::String(text.to_owned())))

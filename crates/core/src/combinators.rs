@@ -1,7 +1,7 @@
 //! Waiting for several futures at once, in an order that replays.
 //!
-//! Children are polled in argument order on every poll of the engine; no waker takes part, so any number of them works
-//! and the winner of a race is decided by history alone.
+//! Every poll by the engine polls all children in argument order and uses no waker. So any number of children works, and
+//! history alone decides the winner of a race.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -93,7 +93,7 @@ impl<F: Future> Child<Pin<Box<F>>> {
         Self::Pending(Box::pin(future))
     }
 
-    /// Polls the child if it is pending; whether it is done now.
+    /// Polls the child if it is pending. Returns whether it is done.
     fn poll(&mut self, cx: &mut Context<'_>) -> bool {
         if let Self::Pending(future) = self
             && let Poll::Ready(value) = future.as_mut().poll(cx)
@@ -191,7 +191,7 @@ impl OrchestrationContext {
         .await
     }
 
-    /// Races two futures; if both are ready, the first wins. The loser is dropped, and its work with it.
+    /// Races two futures; if both are ready, the first wins. The loser is dropped, which cancels its work.
     ///
     /// ```
     /// use std::time::Duration;
@@ -221,7 +221,7 @@ impl OrchestrationContext {
         .await
     }
 
-    /// Races three futures; of those that are ready, the first wins. The losers are dropped, and their work with them.
+    /// Races three futures; of those that are ready, the first wins. The losers are dropped, which cancels their work.
     ///
     /// ```
     /// use std::time::Duration;
@@ -232,7 +232,7 @@ impl OrchestrationContext {
     ///     match ctx.select3(yes, no, ctx.schedule_timer(Duration::from_secs(3600))).await {
     ///         Either3::First(by) => Ok(format!("approved by {by}")),
     ///         Either3::Second(by) => Err(format!("rejected by {by}")),
-    ///         Either3::Third(()) => Err("nobody decided".to_owned()),
+    ///         Either3::Third(()) => Err("no decision within an hour".to_owned()),
     ///     }
     /// }
     /// ```

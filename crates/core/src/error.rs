@@ -1,4 +1,4 @@
-//! Why an orchestration or an activity failed, as it is recorded in history.
+//! [`ErrorDetails`]: why an orchestration or an activity failed, as history records it.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,8 +6,8 @@ use crate::limits::MIN_FAILURE_TEXT_BYTES;
 
 /// The recorded reason of a failure.
 ///
-/// Only [`ErrorDetails::Application`] failures of activities and children are delivered to orchestration code; the other
-/// three end the waiting orchestration with the same details.
+/// Orchestration code receives only [`ErrorDetails::Application`] failures of activities and children. The other three end
+/// the waiting orchestration with the same details.
 ///
 /// ```
 /// use everturn_core::{AppErrorKind, ErrorDetails};
@@ -22,9 +22,9 @@ use crate::limits::MIN_FAILURE_TEXT_BYTES;
 /// ```
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
 pub enum ErrorDetails {
-    /// The engine or its store could not do its part.
+    /// The engine or its store failed.
     Infrastructure {
-        /// What was being done.
+        /// The operation that failed.
         operation: String,
         /// What went wrong.
         message: String,
@@ -33,29 +33,29 @@ pub enum ErrorDetails {
     },
     /// The code does not fit the recorded history.
     Configuration {
-        /// What kind of mismatch.
+        /// The kind of mismatch.
         kind: ConfigErrorKind,
-        /// What it concerns; may be empty.
+        /// The resource concerned; may be empty.
         resource: String,
-        /// The mismatch in words.
+        /// A description of the mismatch.
         message: Option<String>,
     },
     /// The user's code failed, or was cancelled.
     Application {
-        /// Whose failure it is.
+        /// What failed.
         kind: AppErrorKind,
         /// The error text.
         message: String,
         /// Whether trying again may help.
         retryable: bool,
     },
-    /// A message was tried too often.
+    /// A message was fetched too often without success.
     Poison {
-        /// How often it was fetched.
+        /// How many times it was fetched.
         attempt_count: u32,
-        /// How often it may be fetched.
+        /// How many times it may be fetched.
         max_attempts: u32,
-        /// What it was.
+        /// The kind of message.
         message_type: PoisonMessageType,
         /// The message itself as JSON, or the deserialisation error.
         message: String,
@@ -65,7 +65,7 @@ pub enum ErrorDetails {
 /// Kinds of [`ErrorDetails::Configuration`].
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
 pub enum ConfigErrorKind {
-    /// The code asked for something else than history records.
+    /// The code asks for something else than history records.
     Nondeterminism,
 }
 
@@ -85,7 +85,7 @@ pub enum AppErrorKind {
     },
 }
 
-/// What kind of message was tried too often.
+/// Kinds of message in [`ErrorDetails::Poison`].
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
 pub enum PoisonMessageType {
     /// A turn of an orchestration.
@@ -146,7 +146,7 @@ impl ErrorDetails {
         Self::Application { kind, message: message.into(), retryable: false }
     }
 
-    /// The same with every text in it cut to the payload limit; what was cut says so.
+    /// Cuts every text in it to the payload limit; a cut text says so.
     ///
     /// ```
     /// use everturn_core::ErrorDetails;

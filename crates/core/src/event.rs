@@ -1,4 +1,4 @@
-//! Events: the lines of an execution's history, written once and never changed.
+//! Events: the records of an execution's history, written once and never changed.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::ErrorDetails;
 use crate::version::BUILD_VERSION;
 
-/// One line of an execution's history.
+/// One record of an execution's history.
 ///
 /// ```
 /// use everturn_core::{Event, EventKind};
@@ -48,7 +48,7 @@ impl Event {
         Self::stamped(event_id, instance_id, execution_id, source_event_id, system_time_ms(), kind)
     }
 
-    /// An event whose id is given later (it is 0 until then), stamped like [`Event::with_event_id`].
+    /// An event with id 0, for callers that assign the id later, stamped like [`Event::with_event_id`].
     pub fn new(
         instance_id: impl Into<String>,
         execution_id: u64,
@@ -58,7 +58,7 @@ impl Event {
         Self::with_event_id(0, instance_id, execution_id, source_event_id, kind)
     }
 
-    /// An event stamped with a time that is handed in. The engine makes events only this way.
+    /// An event stamped with the given time. The engine makes events only this way.
     pub fn stamped(
         event_id: u64,
         instance_id: impl Into<String>,
@@ -97,6 +97,53 @@ impl Event {
                 | EventKind::OrchestrationContinuedAsNew { .. }
         )
     }
+
+    /// The event with every time that a clock gave it set to 0.
+    ///
+    /// Two turns that take the same decisions at different moments write events that are equal without their times.
+    /// The fire time of a [`TimerFired`](EventKind::TimerFired) event stays: it comes with the message.
+    ///
+    /// ```
+    /// use everturn_core::{Event, EventKind};
+    ///
+    /// let timer = |now_ms| Event::stamped(2, "order-42", 1, None, now_ms, EventKind::TimerCreated { fire_at_ms: now_ms + 5 });
+    /// assert_ne!(timer(1), timer(9));
+    /// assert_eq!(timer(1).without_times(), timer(9).without_times());
+    /// ```
+    #[must_use]
+    pub fn without_times(&self) -> Self {
+        let mut event = self.clone();
+        event.timestamp_ms = 0;
+        match &mut event.kind {
+            EventKind::TimerCreated { fire_at_ms } => *fire_at_ms = 0,
+            EventKind::KeyValueSet { last_updated_at_ms, .. } => *last_updated_at_ms = 0,
+            EventKind::OrchestrationStarted { .. }
+            | EventKind::OrchestrationCompleted { .. }
+            | EventKind::OrchestrationFailed { .. }
+            | EventKind::OrchestrationContinuedAsNew { .. }
+            | EventKind::OrchestrationCancelRequested { .. }
+            | EventKind::OrchestrationChained { .. }
+            | EventKind::ActivityScheduled { .. }
+            | EventKind::ActivityCompleted { .. }
+            | EventKind::ActivityFailed { .. }
+            | EventKind::ActivityCancelRequested { .. }
+            | EventKind::TimerFired { .. }
+            | EventKind::ExternalSubscribed { .. }
+            | EventKind::ExternalEvent { .. }
+            | EventKind::ExternalSubscribedCancelled { .. }
+            | EventKind::QueueSubscribed { .. }
+            | EventKind::QueueEventDelivered { .. }
+            | EventKind::QueueSubscriptionCancelled { .. }
+            | EventKind::SubOrchestrationScheduled { .. }
+            | EventKind::SubOrchestrationCompleted { .. }
+            | EventKind::SubOrchestrationFailed { .. }
+            | EventKind::SubOrchestrationCancelRequested { .. }
+            | EventKind::CustomStatusUpdated { .. }
+            | EventKind::KeyValueCleared { .. }
+            | EventKind::KeyValuesCleared => {}
+        }
+        event
+    }
 }
 
 fn system_time_ms() -> u64 {
@@ -104,11 +151,12 @@ fn system_time_ms() -> u64 {
     u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// What happened. Schedule events are what the code asked for; the others answer them or came from outside.
+/// What happened. Schedule events record what the code asked for; the other events complete or cancel them, or come from
+/// clients and other instances.
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
 #[serde(tag = "type")]
 pub enum EventKind {
-    /// The execution began. Always event 1.
+    /// The execution started. Always event 1.
     OrchestrationStarted {
         /// Registered name of the orchestration.
         name: String,
@@ -175,7 +223,7 @@ pub enum EventKind {
         /// When it is due, by the provider's clock.
         fire_at_ms: u64,
     },
-    /// A durable timer came due.
+    /// A durable timer fired.
     TimerFired {
         /// When it was due.
         fire_at_ms: u64,
@@ -192,7 +240,7 @@ pub enum EventKind {
         /// Its payload.
         data: String,
     },
-    /// A wait for a positional signal was given up.
+    /// A wait for a positional signal was cancelled.
     ExternalSubscribedCancelled {
         /// Why.
         reason: String,
@@ -211,7 +259,7 @@ pub enum EventKind {
         /// Its payload.
         data: String,
     },
-    /// A wait for a queue message was given up; it consumed nothing.
+    /// A queue read was cancelled; it consumed no message.
     #[serde(rename = "ExternalSubscribedPersistentCancelled")]
     QueueSubscriptionCancelled {
         /// Why.
@@ -250,12 +298,12 @@ pub enum EventKind {
         /// Why it is no longer wanted.
         reason: String,
     },
-    /// The execution ended and a successor begins with this input.
+    /// The execution ended, and a successor starts with this input.
     OrchestrationContinuedAsNew {
         /// Input of the successor.
         input: String,
     },
-    /// Somebody asked for this instance to be cancelled.
+    /// A client or the parent asked to cancel this instance.
     OrchestrationCancelRequested {
         /// The reason given.
         reason: String,

@@ -1,11 +1,13 @@
 //! Futures whose results survive crashes.
 
 use std::future::Future;
+use std::panic::Location;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use crate::exchange::{Exchange, Outcome, Slot};
+use crate::action::Action;
+use crate::replay_state::{FutureResult, ReplayState, ResultSlot, SharedState};
 
 /// What a [`DurableFuture`] waits for.
 #[derive(Debug, Clone)]
@@ -29,14 +31,14 @@ pub enum ScheduleKind {
     },
     /// A child orchestration.
     SubOrchestration {
-        /// Which call of the execution it is.
+        /// Number of the call within its execution.
         token: u64,
     },
 }
 
 /// A future whose result is recorded: after a crash it yields the same value again, without repeating the work.
 ///
-/// The work is asked for when the future is made, not when it is first polled. Dropping it before it returned its value
+/// The work is scheduled when the future is made, not when it is first polled. Dropping the future before it returned
 /// cancels the work.
 ///
 /// ```
@@ -57,76 +59,86 @@ pub struct DurableFuture<T> {
     decode: Option<Decode<T>>,
 }
 
-type Decode<T> = Box<dyn FnOnce(Outcome) -> T + Send>;
+type Decode<T> = Box<dyn FnOnce(FutureResult) -> T + Send>;
 
 enum Source {
-    /// The result comes through a slot.
-    Slot(Ticket, Arc<Slot>),
+    /// The engine puts the result into a slot.
+    Slot(PendingAction, Arc<ResultSlot>),
     /// The result is read from a queue.
-    Queue(Ticket),
-    /// The result was known at once.
-    Known(Option<Outcome>),
-    /// The future was made where nothing may be asked for; it never ends.
+    Queue(PendingAction),
+    /// The result was known when the future was made.
+    Known(Option<FutureResult>),
+    /// The future was made outside a poll of its orchestration, where no call has an effect. It never ends.
     Never,
 }
 
-/// The right to one result; dropping it unused cancels the work.
-struct Ticket {
-    exchange: Arc<Exchange>,
+/// An action whose result the future has not returned. Dropping it cancels the work.
+struct PendingAction {
+    shared: Arc<SharedState>,
     token: u64,
     finished: bool,
 }
 
-impl Ticket {
-    fn new(exchange: &Arc<Exchange>, token: u64) -> Self {
-        Self { exchange: Arc::clone(exchange), token, finished: false }
-    }
-}
-
-impl Drop for Ticket {
+impl Drop for PendingAction {
     fn drop(&mut self) {
         if !self.finished {
-            self.exchange.dropped(self.token);
+            self.shared.future_dropped(self.token);
         }
     }
 }
 
 impl<T: Send + 'static> DurableFuture<T> {
-    pub(crate) fn scheduled(
-        exchange: &Arc<Exchange>,
-        kind: ScheduleKind,
-        scheduled: Option<(u64, Arc<Slot>)>,
-        decode: impl FnOnce(Outcome) -> T + Send + 'static,
+    /// Emits an action; the future returns its result.
+    pub(crate) fn emit(
+        shared: &Arc<SharedState>,
+        mut kind: ScheduleKind,
+        location: &'static Location<'static>,
+        action: impl FnOnce(&mut ReplayState) -> Action,
+        decode: impl FnOnce(FutureResult) -> T + Send + 'static,
     ) -> Self {
-        let source = match scheduled {
-            Some((token, slot)) => Source::Slot(Ticket::new(exchange, token), slot),
+        let slot = Arc::new(ResultSlot::default());
+        let source = match shared.emit(location, Some(&slot), action) {
+            Some(token) => {
+                if let ScheduleKind::SubOrchestration { token: call } = &mut kind {
+                    *call = token;
+                }
+                Source::Slot(PendingAction { shared: Arc::clone(shared), token, finished: false }, slot)
+            }
             None => Source::Never,
         };
         Self { kind, source, decode: Some(Box::new(decode)) }
     }
 
-    pub(crate) fn dequeue(
-        exchange: &Arc<Exchange>,
-        kind: ScheduleKind,
-        token: Option<u64>,
-        decode: impl FnOnce(Outcome) -> T + Send + 'static,
+    /// Emits a queue read; the future returns the message.
+    pub(crate) fn emit_dequeue(
+        shared: &Arc<SharedState>,
+        location: &'static Location<'static>,
+        name: String,
+        decode: impl FnOnce(FutureResult) -> T + Send + 'static,
     ) -> Self {
-        let source = token.map_or(Source::Never, |token| Source::Queue(Ticket::new(exchange, token)));
+        let kind = ScheduleKind::QueueDequeue { event_name: name.clone() };
+        let source = match shared.emit(location, None, |_| Action::Dequeue { name }) {
+            Some(token) => {
+                Source::Queue(PendingAction { shared: Arc::clone(shared), token, finished: false })
+            }
+            None => Source::Never,
+        };
         Self { kind, source, decode: Some(Box::new(decode)) }
     }
 
+    /// A future that is ready at once.
     pub(crate) fn known(
         kind: ScheduleKind,
-        outcome: Outcome,
-        decode: impl FnOnce(Outcome) -> T + Send + 'static,
+        result: FutureResult,
+        decode: impl FnOnce(FutureResult) -> T + Send + 'static,
     ) -> Self {
-        Self { kind, source: Source::Known(Some(outcome)), decode: Some(Box::new(decode)) }
+        Self { kind, source: Source::Known(Some(result)), decode: Some(Box::new(decode)) }
     }
 
-    /// The same work with its result passed through `f`. Dropping the new future cancels the original work.
+    /// Passes the result through `f`. Dropping the new future cancels the work.
     pub fn map<U: Send + 'static>(self, f: impl FnOnce(T) -> U + Send + 'static) -> DurableFuture<U> {
         let decode = self.decode.map(|decode| {
-            let mapped: Decode<U> = Box::new(move |outcome| f(decode(outcome)));
+            let mapped: Decode<U> = Box::new(move |result| f(decode(result)));
             mapped
         });
         DurableFuture { kind: self.kind, source: self.source, decode }
@@ -150,11 +162,11 @@ impl<T: Send + 'static> DurableFuture<T> {
             "with_tag() can only be called on activity futures, got {:?}",
             self.kind
         );
-        if let Source::Slot(ticket, _) = &self.source {
+        if let Source::Slot(pending, _) = &self.source {
             assert!(
-                ticket.exchange.set_tag(ticket.token, tag.into()),
+                pending.shared.set_tag(pending.token, tag.into()),
                 "with_tag(): token {} not found in emitted_actions: set the tag before the orchestration waits",
-                ticket.token
+                pending.token
             );
         }
         self
@@ -166,38 +178,38 @@ impl<T> Future for DurableFuture<T> {
 
     fn poll(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<T> {
         let this = self.get_mut();
-        let outcome = match &mut this.source {
-            Source::Slot(ticket, slot) => slot.take().inspect(|_| {
-                ticket.finished = true;
-                ticket.exchange.finish(ticket.token);
+        let result = match &mut this.source {
+            Source::Slot(pending, slot) => slot.take().inspect(|_| {
+                pending.finished = true;
+                pending.shared.lock().bindings.remove(&pending.token);
             }),
-            Source::Queue(ticket) => ticket.exchange.poll_dequeue(ticket.token).map(|data| {
-                ticket.finished = true;
-                Outcome::Value(data)
+            Source::Queue(pending) => pending.shared.poll_dequeue(pending.token).map(|data| {
+                pending.finished = true;
+                FutureResult::Value(data)
             }),
-            Source::Known(outcome) => outcome.take(),
+            Source::Known(result) => result.take(),
             Source::Never => None,
         };
-        match outcome.and_then(|outcome| this.decode.take().map(|decode| decode(outcome))) {
+        match result.and_then(|result| this.decode.take().map(|decode| decode(result))) {
             Some(value) => Poll::Ready(value),
             None => Poll::Pending,
         }
     }
 }
 
-/// Futures of activities and children: a value, or the text of the failure.
-pub(crate) fn result(outcome: Outcome) -> Result<String, String> {
-    match outcome {
-        Outcome::Value(value) => Ok(value),
-        Outcome::Failed(text) => Err(text),
-        Outcome::Fired => Ok(String::new()),
+/// The result of an activity or a child: its value, or the text of its failure.
+pub(crate) fn result(result: FutureResult) -> Result<String, String> {
+    match result {
+        FutureResult::Value(value) => Ok(value),
+        FutureResult::Failed(text) => Err(text),
+        FutureResult::Fired => Ok(String::new()),
     }
 }
 
-/// Futures of signals and queue messages: always a value.
-pub(crate) fn data(outcome: Outcome) -> String {
-    match outcome {
-        Outcome::Value(text) | Outcome::Failed(text) => text,
-        Outcome::Fired => String::new(),
+/// The payload of a signal or a queue message.
+pub(crate) fn payload(result: FutureResult) -> String {
+    match result {
+        FutureResult::Value(text) | FutureResult::Failed(text) => text,
+        FutureResult::Fired => String::new(),
     }
 }

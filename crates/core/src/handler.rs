@@ -1,4 +1,4 @@
-//! What a registered orchestration is to the engine.
+//! The trait of a registered orchestration.
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use crate::context::OrchestrationContext;
 
 /// A registered orchestration: a deterministic function from an input to an output.
 ///
-/// Closures are registered directly; implement this trait for handlers with state of their own.
+/// Closures can be registered directly. Implement this trait for a handler with state.
 #[async_trait]
 pub trait OrchestrationHandler: Send + Sync {
-    /// Runs the orchestration. It is called again with the same input whenever the instance is replayed.
+    /// Runs the orchestration. The engine calls it again with the same input whenever it replays the instance.
     async fn invoke(&self, ctx: OrchestrationContext, input: String) -> Result<String, String>;
 }
 

@@ -1,4 +1,4 @@
-//! Entries of an instance's key-value store.
+//! Entries of the key-value store of an instance.
 
 /// A value and the time it was written.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,4 +1,6 @@
-//! Every bound of the engine, with its reason.
+//! Every limit of the engine, with its reason.
+
+use std::fmt;
 
 /// Largest custom status in bytes: it is read on every status query.
 pub const MAX_CUSTOM_STATUS_BYTES: usize = 262_144;
@@ -15,37 +17,79 @@ pub const MAX_KV_KEYS: usize = 150;
 /// Largest value of the key-value store in bytes, for the same reason.
 pub const MAX_KV_VALUE_BYTES: usize = 65_536;
 
-/// Largest payload in UTF-8 bytes unless the provider says otherwise: a turn's transaction must stay small enough for
-/// everybody else's to wait behind it.
+/// Largest payload in UTF-8 bytes unless the provider sets another limit: other transactions wait behind the
+/// transaction of a turn, so it must stay small.
 pub const DEFAULT_PAYLOAD_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// Most decisions one turn may take: a loop that never waits ends here instead of eating the machine.
+/// Most decisions one turn may take: stops a loop that never waits before it uses up the machine's memory.
 pub const MAX_DECISIONS_PER_TURN: usize = 100_000;
 
 /// Most bytes of unread queue messages that continue-as-new carries: they travel in one message and one event.
 pub const MAX_CARRIED_BYTES: usize = 64 * 1024 * 1024;
 
-/// What the text of a failure may hold however small the payload limit is: a failure must be able to say what it is.
+/// Bytes that the text of a failure may have even if the payload limit is smaller: a failure must name its cause.
 pub const MIN_FAILURE_TEXT_BYTES: usize = 1_024;
 
-/// Most instances one dispatcher slot has in hand: enough to fill a commit, few enough to be polled one by one.
+/// Most instances one dispatcher slot holds locked at once: enough to fill a commit, few enough to be polled one by one.
 pub const MAX_TURNS_IN_HAND: usize = 16;
 
-/// Most withdrawals that met no running activity and are remembered, for workers that have fetched but not begun:
-/// they begin within moments.
+/// Most cancelled activities remembered for workers that have fetched an activity but not started it: workers start it
+/// within milliseconds.
 pub const MAX_UNMET_WITHDRAWALS: usize = 1_024;
 
-/// Shortest accepted lock timeout: below it a renewal cannot arrive in time on a busy machine.
+/// Shortest accepted lock timeout: with a shorter one, renewals come too late on a busy machine.
 pub const MIN_LOCK_TIMEOUT_MS: u64 = 200;
 
-/// The text of a payload that is too large, wherever it is refused.
+/// The error text for a payload that is too large.
 ///
 /// ```
 /// assert_eq!(everturn_core::limits::payload_too_large(9, 8), "Payload size (9 bytes) exceeds limit (8 bytes)");
 /// ```
 pub fn payload_too_large(bytes: usize, max: usize) -> String {
-    format!("{PAYLOAD_REFUSAL_PREFIX}{bytes} bytes) exceeds limit ({max} bytes)")
+    PayloadTooLarge { bytes, max }.to_string()
 }
 
-/// How the text of every refused payload begins; replay knows a refused call by it.
-pub(crate) const PAYLOAD_REFUSAL_PREFIX: &str = "Payload size (";
+/// A payload above the limit.
+///
+/// A history records it as the text of the call's failure. This type is the only place that writes and reads the text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PayloadTooLarge {
+    bytes: usize,
+    max: usize,
+}
+
+impl PayloadTooLarge {
+    const BEFORE_BYTES: &str = "Payload size (";
+    const BEFORE_MAX: &str = " bytes) exceeds limit (";
+    const AFTER_MAX: &str = " bytes)";
+
+    /// Reads the recorded text; `None` for any other text.
+    pub(crate) fn from_recorded(text: &str) -> Option<Self> {
+        let sizes = text.strip_prefix(Self::BEFORE_BYTES)?.strip_suffix(Self::AFTER_MAX)?;
+        let (bytes, max) = sizes.split_once(Self::BEFORE_MAX)?;
+        Some(Self { bytes: bytes.parse().ok()?, max: max.parse().ok()? })
+    }
+}
+
+impl fmt::Display for PayloadTooLarge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { bytes, max } = self;
+        write!(f, "{}{bytes}{}{max}{}", Self::BEFORE_BYTES, Self::BEFORE_MAX, Self::AFTER_MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn recorded_text_is_read_back_and_no_other_text_is() {
+        let written = PayloadTooLarge { bytes: 9, max: 8 };
+        assert_eq!(PayloadTooLarge::from_recorded(&written.to_string()), Some(written));
+        for other in
+            ["", "Payload size (", "Payload size (9 bytes) exceeds limit", "Payload size of the parcel"]
+        {
+            assert_eq!(PayloadTooLarge::from_recorded(other), None, "{other}");
+        }
+    }
+}

@@ -1,4 +1,4 @@
-//! How often, how patiently and how long an activity is tried.
+//! Retry policies of activities.
 
 use std::time::Duration;
 
@@ -15,9 +15,9 @@ use std::time::Duration;
 /// ```
 #[derive(Debug, Clone)]
 pub struct RetryPolicy {
-    /// How often the activity is tried at most.
+    /// The most attempts that are made.
     pub max_attempts: u32,
-    /// How long to wait between attempts.
+    /// The wait between attempts.
     pub backoff: BackoffStrategy,
     /// How long one attempt may take.
     pub timeout: Option<Duration>,
@@ -33,7 +33,7 @@ impl RetryPolicy {
         Self { max_attempts, backoff: BackoffStrategy::default(), timeout: None }
     }
 
-    /// Gives each attempt a time limit; running out of it ends the retries with an error.
+    /// Sets a time limit for each attempt; an attempt that exceeds it ends the retries with an error.
     #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
@@ -47,7 +47,7 @@ impl RetryPolicy {
         self.with_timeout(timeout)
     }
 
-    /// Sets how long to wait between attempts.
+    /// Sets the wait between attempts.
     #[must_use]
     pub fn with_backoff(mut self, backoff: BackoffStrategy) -> Self {
         self.backoff = backoff;
@@ -66,12 +66,12 @@ impl Default for RetryPolicy {
     }
 }
 
-/// How long to wait between attempts.
+/// The wait between attempts.
 #[derive(Debug, Clone)]
 pub enum BackoffStrategy {
-    /// Not at all.
+    /// No wait.
     None,
-    /// Always the same time.
+    /// The same wait each time.
     Fixed {
         /// The wait.
         delay: Duration,
@@ -110,7 +110,7 @@ impl BackoffStrategy {
             Self::Exponential { base, multiplier, max } => {
                 let exponent = f64::from(attempt.saturating_sub(1));
                 let nanos = base.as_nanos() as f64 * multiplier.powf(exponent);
-                // A float becomes an integer by saturating: infinity is the largest wait, not a number none at all.
+                // The cast saturates: infinity becomes the largest wait, NaN becomes 0.
                 Duration::from_nanos(nanos as u64).min(*max)
             }
         }

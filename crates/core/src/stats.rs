@@ -1,4 +1,4 @@
-//! Figures about one instance.
+//! Statistics of one instance.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,13 +1,13 @@
-//! Versions of the engine and the ranges a runtime can replay.
+//! The version of the engine, and ranges of versions that a runtime can replay.
 
 use semver::Version;
 
-/// The workspace's version as text: stamped on every event.
+/// The version of this build as text; every event carries it.
 pub(crate) const BUILD_VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// The version of this build; the one every event carries.
+/// The version of this build; every event carries it.
 pub fn current_build_version() -> Version {
-    // The build system guarantees that a package version is semantic; zero is what "unknown" means everywhere else.
+    // Cargo guarantees that a package version is semantic. Zero means "unknown" everywhere else.
     Version::parse(BUILD_VERSION).unwrap_or(Version::new(0, 0, 0))
 }
 
@@ -40,7 +40,7 @@ impl SemverRange {
         *version >= self.min && *version <= self.max
     }
 
-    /// Everything up to this build.
+    /// Every version up to this build.
     pub fn default_for_current_build() -> Self {
         Self::new(Version::new(0, 0, 0), current_build_version())
     }

@@ -1,4 +1,4 @@
-//! Work items: the messages of the two queues.
+//! Work items: the messages of the orchestrator queue and of the worker queue.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +8,7 @@ use crate::error::ErrorDetails;
 /// orchestrator queue.
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
 pub enum WorkItem {
-    /// Begin an instance.
+    /// Start an instance.
     StartOrchestration {
         /// Its id.
         instance: String,
@@ -25,7 +25,7 @@ pub enum WorkItem {
         /// The parent's execution.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         parent_execution_id: Option<u64>,
-        /// The execution to begin.
+        /// The execution to start.
         execution_id: u64,
     },
     /// Run an activity.
@@ -43,7 +43,7 @@ pub enum WorkItem {
         /// The session it is bound to.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         session_id: Option<String>,
-        /// The tag that routes it.
+        /// The tag that routes it to certain workers.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         tag: Option<String>,
     },
@@ -69,7 +69,7 @@ pub enum WorkItem {
         /// Why it failed.
         details: ErrorDetails,
     },
-    /// A timer came due. Visible from `fire_at_ms` on.
+    /// A timer is due. Hidden in the queue until `fire_at_ms`.
     TimerFired {
         /// The instance that asked for it.
         instance: String,
@@ -118,7 +118,7 @@ pub enum WorkItem {
         /// Why.
         reason: String,
     },
-    /// Begin the next execution of an instance.
+    /// Start the next execution of an instance.
     ContinueAsNew {
         /// The instance.
         instance: String,
@@ -174,7 +174,7 @@ impl WorkItem {
         }
     }
 
-    /// Whether this message begins an execution.
+    /// Whether this message starts an execution.
     pub fn is_start(&self) -> bool {
         matches!(self, Self::StartOrchestration { .. } | Self::ContinueAsNew { .. })
     }

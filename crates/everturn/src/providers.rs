@@ -1,13 +1,16 @@
-//! Storage: the contract every provider keeps, and the providers that come with Everturn.
+//! Storage: the providers of Everturn, and the traits for providers of your own.
+//!
+//! [`Provider`] is the plain contract: one item at a time, easy to implement. [`store::Store`] is what the engine calls; a
+//! provider can implement it instead for speed. [`store_of`] makes a store of any provider.
 
 pub mod instrumented;
 
-/// What a provider says when it cannot do what it was asked.
+/// Errors of providers.
 pub mod error {
     pub use everturn_provider::ProviderError;
 }
 
-/// The provider that keeps everything in memory, for tests.
+/// The provider that keeps its data in memory, for tests.
 pub mod memory {
     pub use everturn_provider::MemoryProvider;
     pub use everturn_provider::memory::{BatchFate, BatchFates, LostBatch, NoLoss, Unanswered};
@@ -19,7 +22,7 @@ pub mod sqlite {
     pub use everturn_sqlite::{SqliteError, SqliteOptions, SqliteProvider, Synchronous};
 }
 
-pub use everturn_provider::management;
+pub use everturn_provider::{management, store};
 
 pub use everturn_core::{KvEntry, SemverRange, WorkItem, current_build_version};
 pub use everturn_provider::management::{
@@ -27,8 +30,7 @@ pub use everturn_provider::management::{
     PruneResult, QueueDepths, SystemMetrics,
 };
 pub use everturn_provider::{
-    CheckIn, Clock, DispatcherCapabilityFilter, ExecutionMetadata, FetchedTurn, InstanceWatch, LentInstance,
-    LockKind, LockRenewal, ManualClock, OrchestrationItem, Provider, ProviderAdmin, ProviderError,
-    ScheduledActivityIdentifier, SessionFetchConfig, Stamp, SystemClock, TagFilter, TurnCommit, WarmView,
-    status_of,
+    Clock, DispatcherCapabilityFilter, ExecutionMetadata, InstanceWatch, ManualClock, OrchestrationItem,
+    Provider, ProviderAdmin, ProviderError, ScheduledActivityIdentifier, SessionFetchConfig, SystemClock,
+    TagFilter, status_of, store_of,
 };

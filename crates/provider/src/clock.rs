@@ -1,4 +1,4 @@
-//! The one door that time and chance come through.
+//! The source of time and randomness.
 
 use std::fmt;
 use std::future::Future;
@@ -17,10 +17,10 @@ pub trait Clock: fmt::Debug + Send + Sync + 'static {
     /// Time since some fixed moment. It never goes back.
     fn monotonic(&self) -> Duration;
 
-    /// A random number nobody can guess.
+    /// A random number that cannot be guessed.
     fn random_u128(&self) -> u128;
 
-    /// Ends when the time was moved by hand; never on a real clock. Whoever waits for a moment waits for this too.
+    /// Ends when a test moved the time; never on a real clock. Code that waits for a moment waits for this too.
     fn moved(&self) -> Pin<Box<dyn Future<Output = ()> + Send>>;
 }
 
@@ -60,8 +60,7 @@ impl Clock for SystemClock {
 
     fn random_u128(&self) -> u128 {
         let mut bytes = [0_u8; 16];
-        // Without the system's randomness no token would be safe to hand out.
-        #[expect(clippy::expect_used, reason = "a machine without randomness cannot run anything of ours")]
+        #[expect(clippy::expect_used, reason = "without randomness no lock token is safe")]
         getrandom::fill(&mut bytes).expect("the operating system gives random bytes");
         u128::from_le_bytes(bytes)
     }
@@ -71,7 +70,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that stands still until it is moved, with numbers drawn from a seed: for tests.
+/// A clock for tests: time changes only when a test moves it, and random numbers are drawn from a seed.
 ///
 /// ```
 /// use std::time::Duration;
@@ -105,14 +104,14 @@ impl ManualClock {
         }
     }
 
-    /// Lets time pass: both clocks go on.
+    /// Advances both clocks.
     pub fn advance(&self, by: Duration) {
         *self.monotonic.lock().unwrap_or_else(PoisonError::into_inner) += by;
         self.wall_ms.fetch_add(u64::try_from(by.as_millis()).unwrap_or(u64::MAX), Ordering::SeqCst);
         self.moved.notify_waiters();
     }
 
-    /// Sets the wall clock, as an administrator would; the monotonic clock does not notice.
+    /// Sets the wall clock, as an administrator would; the monotonic clock does not change.
     pub fn set_wall_ms(&self, wall_ms: u64) {
         self.wall_ms.store(wall_ms, Ordering::SeqCst);
         self.moved.notify_waiters();

@@ -1,4 +1,4 @@
-//! What a provider says when it cannot do what it was asked.
+//! The error of providers.
 
 use std::error::Error;
 use std::fmt;
@@ -27,7 +27,7 @@ pub struct ProviderError {
     source: Option<Arc<dyn Error + Send + Sync>>,
 }
 
-/// What a caller may want to decide by, without reading the message.
+/// What callers decide by; they never read the message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Other,
@@ -37,6 +37,7 @@ enum Kind {
     StillRunning,
     SubOrchestration,
     Damaged,
+    Unsupported,
 }
 
 impl ProviderError {
@@ -50,7 +51,7 @@ impl ProviderError {
         Self::of_kind(Kind::Other, operation, message, false)
     }
 
-    /// The lock token is unknown, expired or used: whoever held it lost the right to commit.
+    /// The lock token is unknown, expired or used: its holder has lost the right to commit.
     pub fn lock_lost(operation: impl Into<String>, message: impl Into<String>) -> Self {
         Self::of_kind(Kind::LockLost, operation, message, false)
     }
@@ -78,6 +79,11 @@ impl ProviderError {
     /// A stored record cannot be read.
     pub fn damaged(operation: impl Into<String>, message: impl Into<String>) -> Self {
         Self::of_kind(Kind::Damaged, operation, message, false)
+    }
+
+    /// The store cannot do this: it lacks the feature.
+    pub fn unsupported(operation: impl Into<String>, message: impl Into<String>) -> Self {
+        Self::of_kind(Kind::Unsupported, operation, message, false)
     }
 
     fn of_kind(
@@ -129,6 +135,11 @@ impl ProviderError {
     /// Whether a stored record cannot be read.
     pub fn is_damaged(&self) -> bool {
         self.kind == Kind::Damaged
+    }
+
+    /// Whether the store lacks the feature.
+    pub fn is_unsupported(&self) -> bool {
+        self.kind == Kind::Unsupported
     }
 
     /// The same error as it is recorded in a history.

@@ -9,7 +9,10 @@ mod error;
 mod locks;
 pub mod management;
 pub mod memory;
+mod plain_store;
+mod plain_verbs;
 mod provider;
+pub mod store;
 mod tags;
 mod types;
 mod warm;
@@ -20,7 +23,8 @@ pub use error::ProviderError;
 pub use locks::{LockKind, LockRenewal};
 pub use management::ProviderAdmin;
 pub use memory::MemoryProvider;
-pub use provider::{Provider, status_of};
+pub use plain_store::{status_of, store_of};
+pub use provider::Provider;
 pub use tags::TagFilter;
 pub use types::{
     DispatcherCapabilityFilter, ExecutionMetadata, OrchestrationItem, ScheduledActivityIdentifier,

@@ -13,6 +13,8 @@ use crate::clock::system_wall_ms;
 use crate::error::ProviderError;
 use crate::locks::{LockKind, LockRenewal};
 use crate::management::ProviderAdmin;
+use crate::plain_store::status_of;
+use crate::store::Store;
 use crate::tags::TagFilter;
 use crate::types::{
     DispatcherCapabilityFilter, ExecutionMetadata, OrchestrationItem, ScheduledActivityIdentifier,
@@ -21,10 +23,13 @@ use crate::types::{
 use crate::warm::{FetchedTurn, TurnCommit, WarmView};
 use crate::watch::InstanceWatch;
 
-/// Storage, two queues with locks, and nothing else: a provider never decides what an orchestration does.
+/// The plain storage contract: storage and two queues with locks, one item at a time.
+///
+/// A provider never decides what an orchestration does. A simple provider implements this trait; one that can do more
+/// implements [`Store`] and gets these methods from it.
 ///
 /// Any returned future may be dropped at any await; the store is then as before the call or as after it. Work that was
-/// assigned to a dropped fetch is given back.
+/// assigned to a dropped fetch returns to its queue.
 #[async_trait]
 pub trait Provider: Any + Send + Sync {
     /// Name of the provider, for logs.
@@ -61,8 +66,8 @@ pub trait Provider: Any + Send + Sync {
         cancelled_activities: Vec<ScheduledActivityIdentifier>,
     ) -> Result<(), ProviderError>;
 
-    /// Releases the lock; the fetched messages come again, now or after `delay`. `ignore_attempt` takes back the
-    /// attempt that was counted.
+    /// Releases the lock; the fetched messages become visible again, now or after `delay`. `ignore_attempt` takes back
+    /// the attempt that was counted.
     async fn abandon_orchestration_item(
         &self,
         lock_token: &str,
@@ -142,6 +147,14 @@ pub trait Provider: Any + Send + Sync {
         item: WorkItem,
         delay: Option<Duration>,
     ) -> Result<(), ProviderError>;
+
+    /// This provider as a [`Store`], if it is one; else the engine uses the plain verbs.
+    ///
+    /// A wrapper returns a *wrapped* store or `None`. A wrapper that forwards this call is bypassed: the engine would talk
+    /// to the wrapped provider directly.
+    fn as_store(self: Arc<Self>) -> Option<Arc<dyn Store>> {
+        None
+    }
 
     /// The management side of this provider, if it has one.
     fn as_management_capability(&self) -> Option<&dyn ProviderAdmin> {
@@ -262,38 +275,5 @@ pub trait Provider: Any + Send + Sync {
             EventKind::OrchestrationStarted { name, version, .. } => Some((name, version)),
             _ => None,
         }))
-    }
-}
-
-/// The status that a latest execution's history shows: its last terminal event wins.
-pub fn status_of(
-    history: &[Event],
-    custom_status: Option<String>,
-    custom_status_version: u64,
-) -> OrchestrationStatus {
-    for event in history.iter().rev() {
-        match &event.kind {
-            EventKind::OrchestrationCompleted { output } => {
-                return OrchestrationStatus::Completed {
-                    output: output.clone(),
-                    custom_status,
-                    custom_status_version,
-                };
-            }
-            EventKind::OrchestrationFailed { details } => {
-                return OrchestrationStatus::Failed {
-                    details: details.clone(),
-                    custom_status,
-                    custom_status_version,
-                };
-            }
-            _ => {}
-        }
-    }
-    let started = history.iter().any(|event| matches!(event.kind, EventKind::OrchestrationStarted { .. }));
-    if started {
-        OrchestrationStatus::Running { custom_status, custom_status_version }
-    } else {
-        OrchestrationStatus::NotFound
     }
 }

@@ -3,47 +3,12 @@
 //! A commit stamps the execution with a random value. An instance in memory is *warm* if its stamp is still the stored
 //! one: then nothing else has touched it, and its history need not be read.
 
-use std::any::Any;
 use std::fmt;
-use std::sync::Arc;
 
 use everturn_core::{Event, WorkItem};
 
+pub use crate::store::{CheckIn, LentInstance, Stamp, WarmView};
 use crate::types::{ExecutionMetadata, OrchestrationItem, ScheduledActivityIdentifier};
-
-/// The random value a commit leaves on its execution: the identity of that state.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Stamp(pub u64);
-
-/// A runtime's view of what it keeps in memory, asked by the provider at the moment it assigns an instance.
-pub trait WarmView: Send + Sync {
-    /// Takes the instance out of memory for one turn, if it is held at exactly this execution and stamp.
-    ///
-    /// A copy that is held at any other state is stale and is dropped. Never blocks: it may be asked on a thread that
-    /// everybody waits for.
-    fn lend(&self, instance: &str, execution_id: u64, stamp: Stamp) -> Option<LentInstance>;
-}
-
-/// An instance on loan from a [`WarmView`]. Dropping it before it is taken gives it back, as it was.
-pub struct LentInstance(Box<dyn Any + Send>);
-
-impl LentInstance {
-    /// Wraps whatever the runtime keeps; its `Drop` must give the instance back.
-    pub fn new(entry: impl Any + Send) -> Self {
-        Self(Box::new(entry))
-    }
-
-    /// Takes out what [`LentInstance::new`] wrapped, or `None` if that was another type.
-    pub fn take<T: Any + Send>(self) -> Option<T> {
-        self.0.downcast().ok().map(|entry| *entry)
-    }
-}
-
-impl fmt::Debug for LentInstance {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("LentInstance")
-    }
-}
 
 /// An instance handed to a dispatcher by [`fetch_turn`](crate::Provider::fetch_turn).
 #[derive(Debug)]
@@ -60,11 +25,6 @@ pub struct FetchedTurn {
     /// execution yet.
     pub stamp: Option<Stamp>,
 }
-
-/// Called once a commit is durable, before anybody is told of it: puts the instance back into memory, and tells
-/// activities of this process that they are no longer wanted. It is quick and may be called on any thread; calling it
-/// again changes nothing.
-pub type CheckIn = Arc<dyn Fn() + Send + Sync>;
 
 /// Everything a turn decided, for [`commit_turn`](crate::Provider::commit_turn).
 #[derive(Clone)]

@@ -56,8 +56,7 @@ impl InstanceWatch {
         }
     }
 
-    /// The same for a caller with a pace of his own: a watch that polls lets exactly `interval` pass, one that is woken
-    /// no more than that.
+    /// The same for a caller with its own interval: a polling watch waits exactly `interval`, a woken one at most that.
     pub async fn changed_or_after(&mut self, interval: Duration) {
         if let Source::Polling { .. } = &self.0 {
             tokio::time::sleep(interval).await;
@@ -69,7 +68,7 @@ impl InstanceWatch {
     async fn woken_or_after(&mut self, wait: Duration) {
         let Source::Woken(changes) = &mut self.0 else { return };
         if let Ok(Err(_closed)) = tokio::time::timeout(wait, changes.changed()).await {
-            // The provider is gone and wakes nobody any more.
+            // The provider is gone and wakes no watch any more.
             *self = Self::polling();
             tokio::time::sleep(POLL_MIN.min(wait)).await;
         }

@@ -1,18 +1,19 @@
-//! The management side: looking at instances as a whole.
+//! The management verbs: listing, inspecting, deleting and pruning instances.
 
 use async_trait::async_trait;
-use everturn_core::Event;
+use everturn_core::{Event, ExecutionStatus};
 use everturn_provider::management::{
     DeleteInstanceResult, ExecutionInfo, InstanceFilter, InstanceInfo, InstanceTree, PruneOptions,
     PruneResult, QueueDepths, SystemMetrics,
 };
+use everturn_provider::store::ExecutionRead;
 use everturn_provider::{ProviderAdmin, ProviderError};
 use rusqlite::{OptionalExtension, Row, params};
 
+use crate::clock_reading::unsigned;
 use crate::columns;
 use crate::delete::{self, DeleteBulk, DeleteInstances};
 use crate::history::stored_id;
-use crate::moment::unsigned;
 use crate::provider::SqliteProvider;
 use crate::prune::{PruneBulk, PruneExecutions};
 use crate::read;
@@ -77,11 +78,11 @@ impl ProviderAdmin for SqliteProvider {
         instance: &str,
         execution_id: u64,
     ) -> Result<Vec<Event>, ProviderError> {
-        read::history_of(self, instance, execution_id).await
+        read::execution(self, &ExecutionRead::of(instance, execution_id)).await
     }
 
     async fn read_history(&self, instance: &str) -> Result<Vec<Event>, ProviderError> {
-        read::latest_history(self, instance).await
+        read::execution(self, &ExecutionRead::latest(instance)).await
     }
 
     async fn latest_execution_id(&self, instance: &str) -> Result<u64, ProviderError> {
@@ -222,16 +223,16 @@ fn not_found(operation: &str, instance: &str) -> ProviderError {
     ProviderError::not_found(operation, format!("instance {instance} not found"))
 }
 
-/// An id that is no text is listed as well as it can be: one damaged row must not hide the others.
+/// The instance id, with replacements if it is no text: one damaged row must not hide the others.
 fn listed(row: &Row<'_>) -> rusqlite::Result<String> {
     Ok(columns::text(row, 0)?.unwrap_or_default())
 }
 
 fn instance_info(row: &Row<'_>) -> rusqlite::Result<InstanceInfo> {
-    // The turn that made an execution the current one also made its row.
+    // The turn that made an execution the current one also inserted its row.
     let status = columns::name(row, 4)?;
-    if !matches!(status.as_str(), "Completed" | "Failed") {
-        // Not told here, but whoever asks for the instance's status is not told that it is sound.
+    if !ExecutionStatus::from_name(&status).is_some_and(ExecutionStatus::is_terminal) {
+        // Not part of the answer, but a running instance with a damaged custom status is reported as damaged.
         columns::nullable(row, 9)?;
     }
     Ok(InstanceInfo {

@@ -4,9 +4,9 @@ use rusqlite::Connection;
 
 use crate::error::SqliteError;
 
-/// Pages in the log above which they are moved without waiting for anybody: 4 MiB.
+/// Pages in the log above which they are moved without waiting for readers: 4 MiB.
 const PASSIVE_PAGES: i64 = 1_024;
-/// Pages in the log above which it is emptied: readers that keep it long must not let it grow without bound. 64 MiB.
+/// Pages in the log above which it is emptied, waiting for readers, so that it cannot grow without bound: 64 MiB.
 const TRUNCATE_PAGES: i64 = 16_384;
 
 /// Pages in the log above which it is emptied while room is short: 256 KiB.
@@ -14,7 +14,7 @@ const SHORT_PAGES: i64 = 64;
 /// For how many batches after a lost one room counts as short.
 const SHORT_BATCHES: u32 = 1_000;
 
-/// Decides when to checkpoint. SQLite would do it inside a commit, before anybody is answered.
+/// Decides when to checkpoint. SQLite would do it inside a commit, before any caller is answered.
 #[derive(Debug)]
 pub(crate) struct Checkpointer {
     next_at: i64,
@@ -48,8 +48,8 @@ impl Checkpointer {
         self.move_log(conn, sql, state.log_pages);
     }
 
-    /// A batch was lost, perhaps for want of room: the log gives its room back, and is kept short for a while. Where there
-    /// is less room than the log may take, it would never grow to where it is moved, and nothing could be written again.
+    /// A batch was lost, perhaps because the disk is full: empties the log and keeps it short for a while. On a disk with
+    /// less room than the log may take, it would never grow to the size at which it is moved, and no write could succeed.
     pub(crate) fn after_loss(&mut self, conn: &Connection) {
         self.short_batches = SHORT_BATCHES;
         match run(conn, "PRAGMA wal_checkpoint(NOOP)") {
@@ -71,11 +71,11 @@ impl Checkpointer {
                 state.log_pages.max(0)
             }
             Err(error) => {
-                tracing::warn!(target: "everturn::providers::sqlite", %error, "checkpoint failed");
+                tracing::warn!(target: "everturn::providers::sqlite", %error, "moving the write-ahead log into the database file failed; it is tried again when the log has grown");
                 log_pages
             }
         };
-        // A reader may hold part of the log; trying again after every batch would only cost.
+        // A reader may hold part of the log; a new attempt after every batch would only cost time.
         self.next_at = left.saturating_add(self.bound());
     }
 }
@@ -85,7 +85,9 @@ pub(crate) fn truncate(conn: &Connection) -> Result<(), SqliteError> {
     let state = run(conn, "PRAGMA wal_checkpoint(TRUNCATE)")
         .map_err(|error| SqliteError::sqlite("moving the log into the database file", error))?;
     if state.blocked {
-        return Err(SqliteError::database("moving the log into the database file: a reader is in the way"));
+        return Err(SqliteError::database(
+            "moving the log into the database file: a reader holds part of it",
+        ));
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Columns that may hold anything: one damaged row must not stop a query.
+//! Reading columns whose content may be damaged: one damaged row must not fail a query.
 
 use std::borrow::Cow;
 
@@ -10,12 +10,12 @@ pub(crate) fn bytes(row: &Row<'_>, column: usize) -> rusqlite::Result<Vec<u8>> {
     Ok(stored(row, column)?.unwrap_or_default().into_owned())
 }
 
-/// A column's text; what is no text is replaced.
+/// A column's text; bytes that are no UTF-8 are replaced.
 pub(crate) fn text(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<String>> {
     Ok(stored(row, column)?.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
 }
 
-/// A column's number; nothing for NULL and for what is no whole number.
+/// A column's number; nothing for NULL and for anything but an integer.
 pub(crate) fn integer(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<i64>> {
     Ok(match row.get_ref(column)? {
         ValueRef::Integer(number) => Some(number),
@@ -32,12 +32,12 @@ fn stored<'row>(row: &'row Row<'_>, column: usize) -> rusqlite::Result<Option<Co
     })
 }
 
-/// A column that says yes or no; what says neither is a no.
+/// A column that is 0 or 1; anything but an integer counts as 0.
 pub(crate) fn flag(row: &Row<'_>, column: usize) -> rusqlite::Result<bool> {
     Ok(integer(row, column)?.is_some_and(|number| number != 0))
 }
 
-/// A column's text; what is no text is an error that names the column.
+/// A column's text; anything else is an error that names the column.
 pub(crate) fn nullable(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<String>> {
     row.get(column).map_err(|error| match error {
         rusqlite::Error::FromSqlConversionFailure(..) | rusqlite::Error::Utf8Error(..) => {

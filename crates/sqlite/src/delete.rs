@@ -2,18 +2,19 @@
 
 use std::collections::HashSet;
 
+use everturn_core::ExecutionStatus;
 use everturn_provider::ProviderError;
 use everturn_provider::management::{DeleteInstanceResult, InstanceFilter};
 use rusqlite::{Connection, OptionalExtension, params};
 
+use crate::clock_reading::stored_ms;
 use crate::columns;
-use crate::moment::stored_ms;
-use crate::operation::{Failure, Order, Scope, Verb};
+use crate::operation::{BatchOrder, Scope, Verb, VerbFailure};
 
 /// How many instances a bulk operation takes if its filter does not say.
 pub(crate) const DEFAULT_LIMIT: u32 = 1_000;
 
-// The execution that stands for the instance: the current one, or the newest if nothing names it yet.
+// The execution whose status is the instance's: the current one, or the newest if no turn has named the instance.
 const SELECT_INSTANCE: &str = "SELECT i.instance_key, (SELECT e.status FROM executions AS e \
      WHERE e.instance_key = i.instance_key AND e.execution_id <= coalesce(i.current_execution_id, e.execution_id) \
      ORDER BY e.execution_id DESC LIMIT 1) FROM instances AS i WHERE i.instance_id = ?1";
@@ -40,10 +41,10 @@ pub(crate) struct DeleteInstances {
 impl Verb for DeleteInstances {
     type Answer = DeleteInstanceResult;
     const NAME: &'static str = "delete_instances_atomic";
-    const ORDER: Order = Order::Newcomer;
+    const ORDER: BatchOrder = BatchOrder::NewWork;
     const WRITES_BEFORE_REFUSAL: bool = true;
 
-    fn run(&self, scope: &mut Scope<'_>) -> Result<DeleteInstanceResult, Failure> {
+    fn run(&self, scope: &mut Scope<'_>) -> Result<DeleteInstanceResult, VerbFailure> {
         delete_all(scope, &self.ids, self.force)
     }
 }
@@ -56,12 +57,12 @@ pub(crate) struct DeleteBulk {
 impl Verb for DeleteBulk {
     type Answer = DeleteInstanceResult;
     const NAME: &'static str = "delete_instance_bulk";
-    const ORDER: Order = Order::Newcomer;
+    const ORDER: BatchOrder = BatchOrder::NewWork;
     const WRITES_BEFORE_REFUSAL: bool = true;
 
-    fn run(&self, scope: &mut Scope<'_>) -> Result<DeleteInstanceResult, Failure> {
+    fn run(&self, scope: &mut Scope<'_>) -> Result<DeleteInstanceResult, VerbFailure> {
         let limit = usize::try_from(self.filter.limit.unwrap_or(DEFAULT_LIMIT)).unwrap_or(usize::MAX);
-        let mut doomed = Vec::new();
+        let mut to_delete = Vec::new();
         let mut roots = 0;
         for root in ended_roots(scope.conn, &self.filter)? {
             if roots >= limit {
@@ -70,22 +71,22 @@ impl Verb for DeleteBulk {
             let tree = tree_of(scope.conn, root)?;
             // A child may outlive its root; the root goes when the child has ended.
             if !any_under_way(scope.conn, &tree)? {
-                doomed.extend(tree);
+                to_delete.extend(tree);
                 roots += 1;
             }
         }
-        delete_all(scope, &doomed, false)
+        delete_all(scope, &to_delete, false)
     }
 }
 
-/// The ended roots that match, the longest ended first.
-fn ended_roots(conn: &Connection, filter: &InstanceFilter) -> Result<Vec<String>, Failure> {
+/// The ended roots that match, those that ended first in front.
+fn ended_roots(conn: &Connection, filter: &InstanceFilter) -> Result<Vec<String>, VerbFailure> {
     let before = filter.completed_before.map(stored_ms);
     let mut select = conn.prepare_cached(ENDED_ROOTS)?;
     let mut roots = Vec::new();
     match &filter.instance_ids {
         None => {
-            // What cannot be named cannot be asked for.
+            // An instance without an id cannot be deleted by id.
             for root in select.query_map(params![before, None::<String>], |row| columns::text(row, 0))? {
                 roots.extend(root?);
             }
@@ -100,7 +101,7 @@ fn ended_roots(conn: &Connection, filter: &InstanceFilter) -> Result<Vec<String>
     Ok(roots)
 }
 
-fn any_under_way(conn: &Connection, ids: &[String]) -> Result<bool, Failure> {
+fn any_under_way(conn: &Connection, ids: &[String]) -> Result<bool, VerbFailure> {
     for id in ids {
         if is_under_way(conn, id)? {
             return Ok(true);
@@ -128,20 +129,24 @@ pub(crate) fn children(conn: &Connection, parent: &str) -> rusqlite::Result<Vec<
         .collect()
 }
 
-/// Whether the instance's last word is not said: one that continues as new goes on.
-fn is_under_way(conn: &Connection, id: &str) -> Result<bool, Failure> {
-    let status = find(conn, id)?.and_then(|(_, status)| status);
-    Ok(matches!(status.as_deref(), Some("Running" | "ContinuedAsNew")))
+/// Whether the instance has not ended: one that continued as new goes on.
+fn is_under_way(conn: &Connection, id: &str) -> Result<bool, VerbFailure> {
+    let status = find(conn, id)?.and_then(|(_, status)| ExecutionStatus::from_name(&status?));
+    Ok(status.is_some_and(|status| !status.is_terminal()))
 }
 
-fn find(conn: &Connection, id: &str) -> Result<Option<(i64, Option<String>)>, Failure> {
+fn find(conn: &Connection, id: &str) -> Result<Option<(i64, Option<String>)>, VerbFailure> {
     Ok(conn
         .prepare_cached(SELECT_INSTANCE)?
         .query_row([id], |row| Ok((row.get(0)?, columns::text(row, 1)?)))
         .optional()?)
 }
 
-fn delete_all(scope: &mut Scope<'_>, ids: &[String], force: bool) -> Result<DeleteInstanceResult, Failure> {
+fn delete_all(
+    scope: &mut Scope<'_>,
+    ids: &[String],
+    force: bool,
+) -> Result<DeleteInstanceResult, VerbFailure> {
     let conn = scope.conn;
     let listed: HashSet<&String> = ids.iter().collect();
     let mut result = DeleteInstanceResult {

@@ -1,19 +1,19 @@
-//! What comes with time: messages that become visible, locks and leases that end.
+//! What becomes due: messages that become visible, locks and leases that expire.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use rusqlite::{Connection, params};
 
+use crate::clock_reading::{ClockReading, unsigned};
 use crate::columns;
-use crate::inbox;
 use crate::locks::row_of;
-use crate::moment::{Moment, unsigned};
-use crate::operation::{Failure, Scope};
+use crate::operation::{Scope, VerbFailure};
+use crate::orchestrator_queue;
 
-/// How many rows of a kind one batch wakes at most; the rest follows in the next.
+/// How many rows of a kind one batch wakes at most; the rest follows in the next batch.
 const WAKE_MAX: i64 = 1_000;
-/// How many locks from the future are watched at most.
+/// How many locks that end too late are watched at most.
 const FUTURE_MAX: i64 = 64;
 
 const DUE_MESSAGES: &str = "SELECT seq, instance_key FROM orchestrator_queue \
@@ -54,24 +54,24 @@ const NEXT_DUE: &str = "SELECT min(at_ms) FROM ( \
          WHERE lock_token IS NOT NULL AND ready = 0 AND locked_until_ms > ?1 \
      UNION ALL SELECT min(lease_until_ms) FROM sessions WHERE lease_until_ms > ?1)";
 
-/// The earliest wall time after `woken_ms` at which something becomes due. What was due before and did not change cannot
-/// be helped.
+/// The earliest wall time after `woken_ms` at which something becomes due. Rows that were due before and did not change are
+/// damaged and cannot be woken.
 pub(crate) fn next(conn: &Connection, woken_ms: i64) -> rusqlite::Result<Option<i64>> {
     conn.prepare_cached(NEXT_DUE)?.query_row([woken_ms], |row| columns::integer(row, 0))
 }
 
-/// Makes visible what has become due, and ready what was locked by a lock that has ended. Says whether there is more.
-/// Locks that were taken or renewed in this batch are `fresh`: their new end is known only when it is committed.
+/// Makes rows visible that have become due, and rows ready whose lock has expired. Returns whether there is more. Locks that
+/// were taken or renewed in this batch are `fresh`: their new end counts only after the commit.
 pub(crate) fn wake(
     scope: &mut Scope<'_>,
     future: &mut FutureLocks,
     fresh: &BTreeSet<String>,
-) -> Result<bool, Failure> {
+) -> Result<bool, VerbFailure> {
     let mut more = false;
     for (seq, key) in due_rows(scope, DUE_MESSAGES, &mut more)? {
         one(scope, |scope| {
             scope.conn.prepare_cached(SHOW_MESSAGE)?.execute([seq])?;
-            key.map_or(Ok(()), |key| inbox::refresh(scope, key))
+            key.map_or(Ok(()), |key| orchestrator_queue::refresh(scope, key))
         })?;
     }
     for (seq, _) in due_rows(scope, DUE_ACTIVITIES, &mut more)? {
@@ -93,21 +93,22 @@ pub(crate) fn wake(
     for session_id in future.leases.ended(scope, &[FUTURE_LEASES])? {
         scope.conn.prepare_cached(END_LEASE)?.execute(params![session_id, scope.now.wall_ms])?;
     }
-    // A lease that ended may have freed a session whose activities wait.
+    // An expired lease may have freed a session with queued activities.
     scope.effects.work = true;
     Ok(more)
 }
 
-/// Does one thing whole or not at all. What a damaged row refuses does not keep the others from waking.
+/// Runs one change completely or not at all. A damaged row that refuses it does not keep the others from waking.
 fn one(
     scope: &mut Scope<'_>,
-    run: impl FnOnce(&mut Scope<'_>) -> Result<(), Failure>,
-) -> Result<(), Failure> {
+    run: impl FnOnce(&mut Scope<'_>) -> Result<(), VerbFailure>,
+) -> Result<(), VerbFailure> {
     scope.conn.prepare_cached("SAVEPOINT one")?.execute([])?;
     match run(scope) {
         Ok(()) => {}
-        Err(Failure::Refused(error)) => {
-            tracing::warn!(target: "everturn::providers::sqlite", %error, "a damaged row does not wake");
+        Err(VerbFailure::Refused(error)) => {
+            tracing::warn!(target: "everturn::providers::sqlite", %error,
+                "a row that is due is damaged and stays as it is; the others are woken");
             scope.conn.prepare_cached("ROLLBACK TO one")?.execute([])?;
         }
         Err(storage) => return Err(storage),
@@ -116,8 +117,12 @@ fn one(
     Ok(())
 }
 
-/// Rows that have become due: their id, and the instance of a message. Says whether there are more.
-fn due_rows(scope: &Scope<'_>, select: &str, more: &mut bool) -> Result<Vec<(i64, Option<i64>)>, Failure> {
+/// Rows that have become due: their id, and the instance of a message. Sets `more` if there are more.
+fn due_rows(
+    scope: &Scope<'_>,
+    select: &str,
+    more: &mut bool,
+) -> Result<Vec<(i64, Option<i64>)>, VerbFailure> {
     let mut select = scope.conn.prepare_cached(select)?;
     let has_instance = select.column_count() > 1;
     let mut rows = select.query([scope.now.wall_ms, WAKE_MAX])?;
@@ -133,9 +138,9 @@ fn is_full<T>(rows: &[T]) -> bool {
     i64::try_from(rows.len()).is_ok_and(|rows| rows >= WAKE_MAX)
 }
 
-/// Locks whose end has come by the wall clock. Those of this process go by its monotonic clock: if that says
-/// otherwise, the wall clock jumped, and their end moves with it. Says whether there are more.
-fn expire_by_wall(scope: &mut Scope<'_>) -> Result<bool, Failure> {
+/// Expires locks by the wall clock. A lock of this process is judged by its monotonic clock: if that has not reached the
+/// end, the wall clock jumped, and the stored end moves with it. Returns whether there are more.
+fn expire_by_wall(scope: &mut Scope<'_>) -> Result<bool, VerbFailure> {
     let instances = expired(scope, EXPIRED_INSTANCES)?;
     let activities = expired(scope, EXPIRED_ACTIVITIES)?;
     let more = is_full(&instances) || is_full(&activities);
@@ -160,8 +165,8 @@ fn expire_by_wall(scope: &mut Scope<'_>) -> Result<bool, Failure> {
     Ok(more)
 }
 
-/// Rows whose lock has ended by the wall clock, and until when it lasts if it is ours and has not.
-fn expired(scope: &Scope<'_>, select: &str) -> Result<Vec<(i64, Option<i64>)>, Failure> {
+/// Rows whose lock has expired by the wall clock; with its new end if this process holds it and it has not.
+fn expired(scope: &Scope<'_>, select: &str) -> Result<Vec<(i64, Option<i64>)>, VerbFailure> {
     let mut select = scope.conn.prepare_cached(select)?;
     let mut rows = select.query([scope.now.wall_ms, WAKE_MAX])?;
     let mut expired = Vec::new();
@@ -173,8 +178,8 @@ fn expired(scope: &Scope<'_>, select: &str) -> Result<Vec<(i64, Option<i64>)>, F
     Ok(expired)
 }
 
-/// The lock with this token has ended by the monotonic clock, if it is still there; then by the wall clock too.
-fn expose(scope: &mut Scope<'_>, token: &str) -> Result<(), Failure> {
+/// Expires the lock with this token by both clocks, if it is still in its row: it has ended by the monotonic clock.
+fn expose(scope: &mut Scope<'_>, token: &str) -> Result<(), VerbFailure> {
     let Some(row) = row_of(token) else { return Ok(()) };
     if scope.conn.prepare_cached(HOLDS_ACTIVITY)?.exists(params![row, token])? {
         scope.conn.prepare_cached(CAP_ACTIVITY)?.execute([row, scope.now.wall_ms])?;
@@ -187,17 +192,17 @@ fn expose(scope: &mut Scope<'_>, token: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The lock has ended. It stays in its row until somebody takes over, so that a holder whose call came in time is
-/// still known.
-fn expose_activity(scope: &mut Scope<'_>, seq: i64) -> Result<(), Failure> {
+/// Makes an activity ready. Its expired lock stays in the row until another worker takes over, so that a call of the holder
+/// that came in time still succeeds.
+fn expose_activity(scope: &mut Scope<'_>, seq: i64) -> Result<(), VerbFailure> {
     scope.conn.prepare_cached(EXPOSE_ACTIVITY)?.execute([seq])?;
     scope.effects.work = true;
     Ok(())
 }
 
-/// The same for an instance; a lock without messages goes at once.
-fn expose_instance(scope: &mut Scope<'_>, key: i64) -> Result<(), Failure> {
-    if !inbox::expose(scope, key)? {
+/// The same for an instance; a lock without messages is cleared at once.
+fn expose_instance(scope: &mut Scope<'_>, key: i64) -> Result<(), VerbFailure> {
+    if !orchestrator_queue::expose(scope, key)? {
         scope.conn.prepare_cached(CLEAR_LOCK)?.execute([key])?;
     }
     Ok(())
@@ -206,8 +211,8 @@ fn expose_instance(scope: &mut Scope<'_>, key: i64) -> Result<(), Failure> {
 /// Locks and leases that were taken later than now: the wall clock was set back.
 #[derive(Debug, Default)]
 pub(crate) struct FutureLocks {
-    locks: Sightings,
-    leases: Sightings,
+    locks: FutureEnds,
+    leases: FutureEnds,
 }
 
 impl FutureLocks {
@@ -217,25 +222,25 @@ impl FutureLocks {
     }
 }
 
-/// What was seen to reach too far into the future. It ends when its length has passed unchanged by the monotonic clock.
+/// Rows that end too far in the future. One ends when its length has passed by the monotonic clock and it was not renewed.
 #[derive(Debug, Default)]
-struct Sightings {
-    seen: HashMap<String, Sighting>,
+struct FutureEnds {
+    seen: HashMap<String, FutureEnd>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Sighting {
+struct FutureEnd {
     until_ms: i64,
     ends: Duration,
 }
 
-impl Sightings {
+impl FutureEnds {
     fn next_end(&self) -> Option<Duration> {
-        self.seen.values().map(|sighting| sighting.ends).min()
+        self.seen.values().map(|seen| seen.ends).min()
     }
 
-    /// Those that have ended. Whatever is no longer there, or was renewed, is forgotten.
-    fn ended(&mut self, scope: &Scope<'_>, selects: &[&str]) -> Result<Vec<String>, Failure> {
+    /// Those that have ended. Rows that are gone or were renewed are forgotten.
+    fn ended(&mut self, scope: &Scope<'_>, selects: &[&str]) -> Result<Vec<String>, VerbFailure> {
         let now = scope.now;
         let mut seen = HashMap::new();
         let mut ended = Vec::new();
@@ -253,16 +258,14 @@ impl Sightings {
                     continue;
                 }
                 let ends = now.monotonic.saturating_add(Duration::from_millis(unsigned(lock_ms)));
-                let sighting = self
-                    .seen
-                    .get(&token)
-                    .copied()
-                    .filter(|sighting| sighting.until_ms == until_ms)
-                    .unwrap_or(Sighting { until_ms, ends });
-                if sighting.ends <= now.monotonic {
+                let seen_before = self.seen.get(&token).copied();
+                let future_end = seen_before
+                    .filter(|before| before.until_ms == until_ms)
+                    .unwrap_or(FutureEnd { until_ms, ends });
+                if future_end.ends <= now.monotonic {
                     ended.push(token);
                 } else {
-                    seen.insert(token, sighting);
+                    seen.insert(token, future_end);
                 }
             }
         }
@@ -272,6 +275,6 @@ impl Sightings {
 }
 
 /// How long until the wall clock shows `due_ms`.
-pub(crate) fn until(due_ms: i64, now: Moment) -> Duration {
+pub(crate) fn until(due_ms: i64, now: ClockReading) -> Duration {
     Duration::from_millis(unsigned(due_ms.saturating_sub(now.wall_ms)))
 }

@@ -1,20 +1,20 @@
-//! What can go wrong while a database is opened, checkpointed or closed.
+//! The error of opening, checkpointing or closing a database.
 
 use std::error::Error;
 use std::fmt;
 use std::io;
 
-/// An error of opening, checkpointing or closing a database. What the verbs say is a
+/// An error of opening, checkpointing or closing a database. Verbs fail with a
 /// [`ProviderError`](everturn_provider::ProviderError).
 #[derive(Debug)]
 pub struct SqliteError {
-    kind: Kind,
+    kind: SqliteErrorKind,
     message: String,
     source: Option<Box<dyn Error + Send + Sync>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum SqliteErrorKind {
     Url,
     NewerSchema,
     Closed,
@@ -24,45 +24,53 @@ enum Kind {
 
 impl SqliteError {
     pub(crate) fn url(message: impl Into<String>) -> Self {
-        Self { kind: Kind::Url, message: message.into(), source: None }
+        Self { kind: SqliteErrorKind::Url, message: message.into(), source: None }
     }
 
     pub(crate) fn newer_schema(message: impl Into<String>) -> Self {
-        Self { kind: Kind::NewerSchema, message: message.into(), source: None }
+        Self { kind: SqliteErrorKind::NewerSchema, message: message.into(), source: None }
     }
 
     pub(crate) fn closed(message: impl Into<String>) -> Self {
-        Self { kind: Kind::Closed, message: message.into(), source: None }
+        Self { kind: SqliteErrorKind::Closed, message: message.into(), source: None }
     }
 
-    /// The database refused, or is not as it should be.
+    /// The database refused, or is not as expected.
     pub(crate) fn database(message: impl Into<String>) -> Self {
-        Self { kind: Kind::Database, message: message.into(), source: None }
+        Self { kind: SqliteErrorKind::Database, message: message.into(), source: None }
     }
 
     /// The database refused while `doing` was under way.
     pub(crate) fn sqlite(doing: impl fmt::Display, source: rusqlite::Error) -> Self {
-        Self { kind: Kind::Database, message: format!("{doing}: {source}"), source: Some(Box::new(source)) }
+        Self {
+            kind: SqliteErrorKind::Database,
+            message: format!("{doing}: {source}"),
+            source: Some(Box::new(source)),
+        }
     }
 
     /// The operating system refused while `doing` was under way.
     pub(crate) fn io(doing: impl fmt::Display, source: io::Error) -> Self {
-        Self { kind: Kind::Io, message: format!("{doing}: {source}"), source: Some(Box::new(source)) }
+        Self {
+            kind: SqliteErrorKind::Io,
+            message: format!("{doing}: {source}"),
+            source: Some(Box::new(source)),
+        }
     }
 
     /// Whether the URL could not be understood.
     pub fn is_url(&self) -> bool {
-        self.kind == Kind::Url
+        self.kind == SqliteErrorKind::Url
     }
 
     /// Whether the file was written by a newer version of this library.
     pub fn is_newer_schema(&self) -> bool {
-        self.kind == Kind::NewerSchema
+        self.kind == SqliteErrorKind::NewerSchema
     }
 
     /// Whether the provider was closed.
     pub fn is_closed(&self) -> bool {
-        self.kind == Kind::Closed
+        self.kind == SqliteErrorKind::Closed
     }
 }
 

@@ -6,9 +6,9 @@ use everturn_core::{Event, EventKind};
 use everturn_provider::ProviderError;
 use rusqlite::{Connection, ErrorCode, params};
 
-use crate::inbox::encoded;
-use crate::moment::stored_ms;
-use crate::operation::Failure;
+use crate::clock_reading::stored_ms;
+use crate::operation::VerbFailure;
+use crate::orchestrator_queue::encoded;
 
 /// An event as it is stored.
 #[derive(Debug)]
@@ -17,18 +17,18 @@ pub(crate) struct StoredEvent {
     data: String,
 }
 
-/// Events to append, and what the execution's row wants to know of them.
+/// Events to append, and what the execution's row records of them.
 #[derive(Debug, Default)]
-pub(crate) struct Delta {
+pub(crate) struct HistoryDelta {
     events: Vec<StoredEvent>,
     bytes: usize,
     carried_count: usize,
     start_event_id: Option<i64>,
-    /// The one with the greatest id: events may be appended in any order.
+    /// The one with the greatest id, because events may be appended in any order.
     outcome_event_id: Option<i64>,
 }
 
-impl Delta {
+impl HistoryDelta {
     /// Encodes events; refuses ids that no event may have.
     pub(crate) fn encode(operation: &str, events: &[Event]) -> Result<Self, ProviderError> {
         let mut delta = Self::default();
@@ -79,7 +79,7 @@ pub(crate) fn stored_id(operation: &str, what: &str, id: u64) -> Result<i64, Pro
 
 const SELECT_TAKEN: &str = "SELECT event_id FROM history \
      WHERE instance_key = ?1 AND execution_id = ?2 AND event_id >= ?3 AND event_id <= ?4";
-// A damaged count stays within what can be stored: it must not keep the failure from being recorded.
+// A damaged count stays within what can be stored, so that the failure of the execution can be recorded.
 const INSERT_EXECUTION: &str = "INSERT INTO executions (instance_key, execution_id, status, started_at_ms, event_count, \
      event_bytes, carried_count, start_event_id, outcome_event_id, pinned_engine_version) \
      VALUES (?1, ?2, 'Running', ?3, ?4, ?5, ?6, ?7, ?8, ?9) \
@@ -97,8 +97,8 @@ pub(crate) fn check_new(
     conn: &Connection,
     key: i64,
     execution_id: i64,
-    delta: &Delta,
-) -> Result<(), Failure> {
+    delta: &HistoryDelta,
+) -> Result<(), VerbFailure> {
     let ids = || delta.events.iter().map(|event| event.event_id);
     let (Some(first), Some(last)) = (ids().min(), ids().max()) else { return Ok(()) };
     let mut select = conn.prepare_cached(SELECT_TAKEN)?;
@@ -122,9 +122,9 @@ pub(crate) fn append(
     key: i64,
     execution_id: i64,
     now_ms: i64,
-    delta: &Delta,
+    delta: &HistoryDelta,
     pin: Option<String>,
-) -> Result<(), Failure> {
+) -> Result<(), VerbFailure> {
     conn.prepare_cached(INSERT_EXECUTION)?.execute(params![
         key,
         execution_id,

@@ -1,13 +1,13 @@
-//! The key-value store of an instance: a base that completed executions left, and the current execution's delta.
+//! The key-value store of an instance: the base of completed executions, and the current execution's delta.
 
 use std::collections::HashMap;
 
 use everturn_core::{Event, EventKind, KvEntry};
 use rusqlite::{Connection, OptionalExtension, params};
 
+use crate::clock_reading::{stored_ms, unsigned};
 use crate::columns;
-use crate::moment::{stored_ms, unsigned};
-use crate::operation::Failure;
+use crate::operation::VerbFailure;
 
 /// One write of a turn.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub(crate) enum KvChange {
 }
 
 impl KvChange {
-    /// The write an event stands for, if it stands for one.
+    /// The change that an event records, if it records one.
     pub(crate) fn of(event: &Event) -> Option<Self> {
         let at_ms = stored_ms(event.timestamp_ms);
         match &event.kind {
@@ -58,7 +58,7 @@ const SELECT_MERGED: &str = "SELECT d.key, d.value FROM instances AS i \
      AND NOT EXISTS (SELECT 1 FROM kv_delta AS d WHERE d.instance_key = i.instance_key AND d.key = b.key)";
 
 /// Writes a turn's changes into the delta.
-pub(crate) fn apply(conn: &Connection, key: i64, changes: &[KvChange]) -> Result<(), Failure> {
+pub(crate) fn apply(conn: &Connection, key: i64, changes: &[KvChange]) -> Result<(), VerbFailure> {
     for change in changes {
         match change {
             KvChange::Set { key: name, value, at_ms } => {
@@ -77,15 +77,15 @@ pub(crate) fn apply(conn: &Connection, key: i64, changes: &[KvChange]) -> Result
 }
 
 /// Merges the delta into the base: the execution has ended.
-pub(crate) fn merge(conn: &Connection, key: i64) -> Result<(), Failure> {
+pub(crate) fn merge(conn: &Connection, key: i64) -> Result<(), VerbFailure> {
     conn.prepare_cached(MERGE_CLEARED)?.execute([key])?;
     conn.prepare_cached(MERGE_SET)?.execute([key])?;
     conn.prepare_cached(CLEAR_DELTA)?.execute([key])?;
     Ok(())
 }
 
-/// What completed executions left. What the current one wrote is looked at too: an instance whose keys cannot be read
-/// stops here, visibly, and not when somebody asks for the key.
+/// The key-value store as completed executions left it. What the current execution wrote is read too: an instance whose
+/// keys are damaged fails here, visibly, and not when a client reads the key.
 pub(crate) fn snapshot(conn: &Connection, key: i64) -> rusqlite::Result<HashMap<String, KvEntry>> {
     let mut delta = conn.prepare_cached(SELECT_DELTA)?;
     let mut rows = delta.query([key])?;

@@ -1,51 +1,54 @@
 //! Everturn's embedded provider: one SQLite file, or a database in memory.
 //!
-//! One thread owns the only connection that writes. Every call that writes sends it an operation; the operations that
-//! wait at the same time share one transaction, and so one sync of the disk. A fetch that finds nothing waits in the
+//! One thread owns the only connection that writes. Every call that writes sends it a command; the operations that are
+//! pending at the same time share one transaction, and so one sync of the disk. A fetch that finds nothing is parked in the
 //! writer until there is work for it. Reads have connections of their own.
+//!
+//! Each verb is a file: `fetch_turns`, `commit_turn`, `abandon_turn`, `fetch_work`, `settle_work`, `renew`, `submit`,
+//! `sweep`, `read`, `raw_writes`, and `admin`, `delete`, `prune` for the management side.
 #![forbid(unsafe_code)]
 
-mod abandon_orchestration_item;
-mod abandon_work_item;
-mod ack_orchestration_item;
-mod ack_work_item;
+mod abandon_turn;
 mod admin;
-mod append_with_execution;
-mod batch;
 mod checkpoint;
+mod clock_reading;
 mod columns;
+mod command_queue;
+mod commit_turn;
+mod damaged_activity;
 mod delete;
 mod due;
-mod enqueue;
 mod error;
-mod fetch_orchestration_item;
-mod fetch_work_item;
-mod hand_back;
+mod fetch_turns;
+mod fetch_work;
 mod history;
-mod inbox;
 mod kv;
 mod locks;
-mod mailbox;
-mod moment;
-mod offers;
 mod open;
 mod operation;
 mod options;
+mod orchestrator_queue;
+mod parked_fetches;
 mod pragmas;
 mod process_lock;
 mod provider;
 mod prune;
+mod raw_writes;
 mod read;
 mod readers;
+mod renew;
+mod return_unread;
 mod schema;
 mod sessions;
-mod shared;
+mod settle_work;
+mod submit;
+mod sweep;
+#[doc(hidden)]
+pub mod testing;
 mod url;
-mod waiters;
 mod watches;
+mod worker_queue;
 mod writer;
-mod writer_task;
-mod writer_thread;
 
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/writing-a-provider.md")]

@@ -1,88 +1,86 @@
-//! Lock tokens: how they are made, judged and renewed.
+//! Lock tokens: how they are made and checked, and which of them this process holds.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
 
-use everturn_core::{Bug, planted};
-use everturn_provider::{Clock, LockKind, ProviderError};
-use rusqlite::{OptionalExtension, Row, params};
+use everturn_provider::{Clock, ProviderError};
+use rusqlite::{OptionalExtension, Row};
 
+use crate::clock_reading::ClockReading;
 use crate::columns;
-use crate::moment::{Moment, length_ms, stored_ms};
-use crate::operation::{Failure, Order, Scope, Verb};
-use crate::sessions;
+use crate::operation::{Scope, VerbFailure};
 
-/// How many locks that have ended are remembered: their holders may still call, and a wall clock that was set back would
-/// let them.
+/// How many expired locks are remembered: their holders may still call, and a wall clock that was set back would let
+/// them.
 const ENDED_MAX: usize = 4_096;
-/// Wall and monotonic clock are rounded differently; below this a lock has ended by both.
+/// Wall and monotonic clock are rounded differently; below this a lock has expired by both.
 const ROUNDING: Duration = Duration::from_millis(2);
 
-/// A fresh token: where the row is, and a number nobody can guess. Only the number makes it valid; a row id may be
-/// given out again.
+/// A fresh token: the row, and a random number that cannot be guessed. Only the number makes it valid; a row id may be
+/// reused.
 pub(crate) fn new_token(clock: &dyn Clock, row: i64) -> String {
     format!("{row}-{:032x}", clock.random_u128())
 }
 
-/// The row a token speaks of; `None` if it is none of ours.
+/// The row of a token; `None` if the token is not from this provider.
 pub(crate) fn row_of(token: &str) -> Option<i64> {
     token.rsplit_once('-')?.0.parse().ok()
 }
 
-/// The lock that a row bears.
+/// The lock in a row.
 pub(crate) struct StoredLock {
     pub(crate) token: Option<String>,
     pub(crate) until_ms: Option<i64>,
 }
 
 impl StoredLock {
-    /// A lock from two columns; one that is damaged is nobody's.
+    /// A lock from two columns; a damaged lock has no holder.
     pub(crate) fn of(row: &Row<'_>, column: usize) -> rusqlite::Result<Self> {
         Ok(Self { token: columns::text(row, column)?, until_ms: columns::integer(row, column + 1)? })
     }
 }
 
-/// A token that fits no row.
-pub(crate) fn unknown_token(token: &str) -> Failure {
+/// The error for a token that fits no row.
+pub(crate) fn unknown_token(token: &str) -> VerbFailure {
     ProviderError::lock_lost("", format!("Invalid lock token {token}")).into()
 }
 
-/// Whether whoever called at that moment with that token held the lock.
+/// Fails unless `token` held the lock when the caller called.
 ///
-/// The moment of the call counts, not that of its turn in the queue: a writer that waits for the disk takes nobody's
-/// lock, and whoever takes a lock over changes the token.
+/// The time of the call counts, not the time at which the writer runs it: a slow disk costs no holder its lock, and a new
+/// holder changes the token.
 pub(crate) fn check(
     scope: &Scope<'_>,
     stored: &StoredLock,
     token: &str,
-    called: Moment,
-) -> Result<(), Failure> {
-    if stored.token.as_deref() != Some(token) && !planted(Bug::NoTokenCheck) {
+    called: ClockReading,
+) -> Result<(), VerbFailure> {
+    if stored.token.as_deref() != Some(token) {
         return Err(unknown_token(token));
     }
-    let alive = match scope.own_locks.deadline(token).filter(|_| !planted(Bug::WallClockLocks)) {
+    let is_alive = match scope.own_locks.deadline(token) {
         Some(deadline) => called.monotonic < deadline,
         None => stored.until_ms.is_some_and(|until_ms| called.wall_ms < until_ms),
     };
-    if alive || planted(Bug::NoExpiryCheck) {
+    if is_alive {
         Ok(())
     } else {
         Err(ProviderError::lock_lost("", format!("lock expired (lock_token {token})")).into())
     }
 }
 
-/// The locks this process holds, judged by its monotonic clock: a wall clock that jumps frees none and keeps none.
+/// The locks that this process holds, judged by its monotonic clock: a jump of the wall clock neither ends nor extends one.
 #[derive(Debug, Default)]
 pub(crate) struct OwnLocks {
     deadlines: HashMap<String, Duration>,
     by_deadline: BTreeSet<(Duration, String)>,
-    /// Those that have ended and were not given back, the oldest first.
+    /// Locks that have expired and were not released, the oldest first.
     ended: VecDeque<String>,
 }
 
 impl OwnLocks {
     /// The lock lasts `length_ms` from `at` on.
-    pub(crate) fn hold(&mut self, token: String, at: Moment, length_ms: u64) {
+    pub(crate) fn hold(&mut self, token: String, at: ClockReading, length_ms: u64) {
         self.release(&token);
         let deadline = at.monotonic.saturating_add(Duration::from_millis(length_ms));
         self.by_deadline.insert((deadline, token.clone()));
@@ -95,7 +93,7 @@ impl OwnLocks {
         }
     }
 
-    /// The lock has ended, and its holder may not know it.
+    /// The lock has expired, and its holder may not know it.
     pub(crate) fn end(&mut self, token: &str) {
         let Some(deadline) = self.deadline(token) else { return };
         self.by_deadline.remove(&(deadline, token.to_owned()));
@@ -107,20 +105,20 @@ impl OwnLocks {
         }
     }
 
-    /// Forgets a lock that has ended, unless it was renewed in time after all.
+    /// Forgets an expired lock, unless it was renewed in time after all.
     fn forget(&mut self, token: &str) {
         if self.deadline(token).is_some_and(|at| !self.by_deadline.contains(&(at, token.to_owned()))) {
             self.deadlines.remove(token);
         }
     }
 
-    /// When the lock ends, or ended; `None` if it is not ours.
+    /// When the lock ends, or ended; `None` if this process does not hold it.
     pub(crate) fn deadline(&self, token: &str) -> Option<Duration> {
         self.deadlines.get(token).copied()
     }
 
-    /// How much of the lock is left; `None` if it is not ours or has ended.
-    pub(crate) fn left(&self, token: &str, now: Moment) -> Option<Duration> {
+    /// How much of the lock is left; `None` if this process does not hold it or it has expired.
+    pub(crate) fn left(&self, token: &str, now: ClockReading) -> Option<Duration> {
         self.deadline(token)?.checked_sub(now.monotonic).filter(|left| *left > ROUNDING)
     }
 
@@ -129,8 +127,8 @@ impl OwnLocks {
         self.by_deadline.first().map(|(deadline, _)| *deadline)
     }
 
-    /// The locks that have ended and were not given back.
-    pub(crate) fn ended(&self, now: Moment) -> impl Iterator<Item = &str> {
+    /// The locks that have expired and were not released.
+    pub(crate) fn ended(&self, now: ClockReading) -> impl Iterator<Item = &str> {
         self.by_deadline
             .iter()
             .take_while(move |(deadline, _)| *deadline <= now.monotonic)
@@ -138,90 +136,13 @@ impl OwnLocks {
     }
 }
 
-/// One lock to be renewed.
-pub(crate) struct Renewal {
-    pub(crate) kind: LockKind,
-    pub(crate) token: String,
-    pub(crate) extend_for: Duration,
-}
-
-/// Renews locks; each has its own answer.
-pub(crate) struct RenewLocks {
-    pub(crate) renewals: Vec<Renewal>,
-    pub(crate) called: Moment,
-}
-
 const SELECT_INSTANCE_LOCK: &str =
     "SELECT lock_token, locked_until_ms FROM instances WHERE instance_key = ?1";
-const RENEW_INSTANCE_LOCK: &str =
-    "UPDATE instances SET locked_until_ms = ?2, lock_ms = ?3, ready_seq = NULL WHERE instance_key = ?1";
 const SELECT_WORK_LOCK: &str =
     "SELECT lock_token, locked_until_ms, session_id FROM worker_queue WHERE seq = ?1";
-const RENEW_WORK_LOCK: &str =
-    "UPDATE worker_queue SET locked_until_ms = ?2, lock_ms = ?3, ready = 0 WHERE seq = ?1";
-
-impl Verb for RenewLocks {
-    type Answer = Vec<Result<(), ProviderError>>;
-    const NAME: &'static str = "renew_locks";
-    const ORDER: Order = Order::Renewal;
-
-    fn run(&self, scope: &mut Scope<'_>) -> Result<Self::Answer, Failure> {
-        let mut answers = Vec::with_capacity(self.renewals.len());
-        for renewal in &self.renewals {
-            let (name, renewed) = match renewal.kind {
-                LockKind::Orchestration => {
-                    ("renew_orchestration_item_lock", renew_instance(scope, renewal, self.called))
-                }
-                LockKind::WorkItem => ("renew_work_item_lock", renew_work_item(scope, renewal, self.called)),
-            };
-            answers.push(match renewed {
-                Ok(()) => Ok(()),
-                Err(Failure::Refused(mut error)) => {
-                    error.operation = name.to_owned();
-                    Err(error)
-                }
-                Err(storage) => return Err(storage),
-            });
-        }
-        Ok(answers)
-    }
-}
-
-fn renew_instance(scope: &mut Scope<'_>, renewal: &Renewal, called: Moment) -> Result<(), Failure> {
-    let token = &renewal.token;
-    let key = row_of(token).ok_or_else(|| unknown_token(token))?;
-    let stored = instance_lock(scope, key)?.ok_or_else(|| unknown_token(token))?;
-    if !planted(Bug::RenewalResurrects) || stored.token.as_deref() != Some(token) {
-        check(scope, &stored, token, called)?;
-    }
-    let lock_ms = length_ms(renewal.extend_for);
-    scope.conn.prepare_cached(RENEW_INSTANCE_LOCK)?.execute(params![
-        key,
-        scope.now.wall_after(renewal.extend_for),
-        stored_ms(lock_ms)
-    ])?;
-    scope.effects.held.push((token.clone(), scope.now, lock_ms));
-    Ok(())
-}
-
-fn renew_work_item(scope: &mut Scope<'_>, renewal: &Renewal, called: Moment) -> Result<(), Failure> {
-    let token = &renewal.token;
-    let seq = row_of(token).ok_or_else(|| unknown_token(token))?;
-    let (stored, session) = work_lock(scope, seq)?.ok_or_else(|| unknown_token(token))?;
-    check(scope, &stored, token, called)?;
-    let lock_ms = length_ms(renewal.extend_for);
-    scope.conn.prepare_cached(RENEW_WORK_LOCK)?.execute(params![
-        seq,
-        scope.now.wall_after(renewal.extend_for),
-        stored_ms(lock_ms)
-    ])?;
-    sessions::note_activity(scope, session.as_deref())?;
-    scope.effects.held.push((token.clone(), scope.now, lock_ms));
-    Ok(())
-}
 
 /// The lock of an instance.
-pub(crate) fn instance_lock(scope: &Scope<'_>, key: i64) -> Result<Option<StoredLock>, Failure> {
+pub(crate) fn instance_lock(scope: &Scope<'_>, key: i64) -> Result<Option<StoredLock>, VerbFailure> {
     Ok(scope
         .conn
         .prepare_cached(SELECT_INSTANCE_LOCK)?
@@ -233,7 +154,7 @@ pub(crate) fn instance_lock(scope: &Scope<'_>, key: i64) -> Result<Option<Stored
 pub(crate) fn work_lock(
     scope: &Scope<'_>,
     seq: i64,
-) -> Result<Option<(StoredLock, Option<String>)>, Failure> {
+) -> Result<Option<(StoredLock, Option<String>)>, VerbFailure> {
     Ok(scope
         .conn
         .prepare_cached(SELECT_WORK_LOCK)?
@@ -241,17 +162,22 @@ pub(crate) fn work_lock(
         .optional()?)
 }
 
-/// Whoever gets an answer counts the lock from then on, and renews it at the latest this long before its end.
+/// The caller of a fetch counts the lock from the answer on, and renews it this long before its end at the latest.
 const UNNOTICED: Duration = Duration::from_millis(100);
 
-/// Whether so much of the lock is gone since `at` that its holder, who does not know of it, might renew it too late.
-pub(crate) fn has_aged(at: Moment, now: Moment, lock_ms: u64) -> bool {
+/// Whether so much of the lock is spent since `at` that its holder, who counts from later on, might renew it too late.
+pub(crate) fn has_aged(at: ClockReading, now: ClockReading, lock_ms: u64) -> bool {
     let spent = now.monotonic.saturating_sub(at.monotonic);
     spent > UNNOTICED.min(Duration::from_millis(lock_ms) / 10)
 }
 
-/// Whether half of the lock is gone since `at`.
-pub(crate) fn half_spent(at: Moment, now: Moment, lock_ms: u64) -> bool {
+/// Whether half of the lock is spent since `at`.
+pub(crate) fn half_spent(at: ClockReading, now: ClockReading, lock_ms: u64) -> bool {
     let spent = now.monotonic.saturating_sub(at.monotonic);
     spent.saturating_mul(2) > Duration::from_millis(lock_ms)
+}
+
+/// How much is left of a lock that counts from `at` on.
+pub(crate) fn left(at: ClockReading, now: ClockReading, lock_timeout: Duration) -> Duration {
+    lock_timeout.saturating_sub(now.monotonic.saturating_sub(at.monotonic))
 }

@@ -1,4 +1,4 @@
-//! Opening a database: pragmas, schema, the locks of the dead, and the writer's thread.
+//! Opening a database: pragmas, schema, locks of processes that no longer run, and the writer's thread.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -7,17 +7,17 @@ use rusqlite::{Connection, OpenFlags};
 use tokio::sync::{oneshot, watch};
 use tokio::task::AbortHandle;
 
+use crate::command_queue::CommandQueue;
 use crate::error::SqliteError;
-use crate::mailbox::Mailbox;
-use crate::operation::Failure;
+use crate::operation::VerbFailure;
 use crate::options::SqliteOptions;
 use crate::process_lock::{self, OpeningLock, ProcessLock};
-use crate::shared::Shared;
+use crate::testing::Environment;
 use crate::url::Location;
-use crate::writer::{Bounds, Writer};
-use crate::{checkpoint, inbox, pragmas, schema, writer_task, writer_thread};
+use crate::writer::{self, BatchLimits, Writer, WriterShared};
+use crate::{checkpoint, orchestrator_queue, pragmas, schema};
 
-/// The oldest SQLite that can be trusted with a log that several connections write and move: older ones can lose pages.
+/// The oldest usable SQLite: older ones can lose pages of a write-ahead log that several connections write and checkpoint.
 const SQLITE_VERSION_MIN: i32 = 3_051_003;
 
 /// A connection to the file, through the file system of that name.
@@ -28,8 +28,8 @@ pub(crate) fn connect(path: &Path, flags: OpenFlags, vfs: Option<&str>) -> rusql
     }
 }
 
-/// A writer at work.
-pub(crate) struct Started {
+/// A running writer.
+pub(crate) struct StartedWriter {
     /// Becomes true when the writer has ended.
     pub(crate) ended: watch::Receiver<bool>,
     /// The writer, if it is a task.
@@ -40,25 +40,26 @@ pub(crate) struct Started {
 pub(crate) async fn start(
     location: Location,
     options: SqliteOptions,
-    mailbox: Arc<Mailbox>,
-    shared: Arc<Shared>,
-) -> Result<Started, SqliteError> {
-    if options.writer_in_task {
-        return start_task(location, &options, mailbox, shared);
+    environment: Environment,
+    commands: Arc<CommandQueue>,
+    shared: Arc<WriterShared>,
+) -> Result<StartedWriter, SqliteError> {
+    if environment.writer_in_task {
+        return start_task(location, &options, &environment, commands, shared);
     }
     let (opened, is_open) = oneshot::channel();
     let (end, ended) = watch::channel(false);
     let thread = move || {
-        let _end = End { mailbox: Arc::clone(&mailbox), location: location.clone(), end };
-        match open(&location, &options, Arc::clone(&mailbox), shared) {
+        let _end = WriterEnd { commands: Arc::clone(&commands), location: location.clone(), end };
+        match open(&location, &options, &environment, Arc::clone(&commands), shared) {
             Ok((writer, lock)) => {
-                let unattended = Unattended(Some((Arc::clone(&mailbox), location)));
-                // If nobody waits for it any more the mailbox is closed at once, and the writer ends.
-                drop(opened.send(Ok(unattended)));
-                writer_thread::run(writer, &mailbox);
+                let unclaimed = UnclaimedWriter(Some((Arc::clone(&commands), location)));
+                // If the caller no longer waits, dropping this closes the queue, and the writer ends.
+                drop(opened.send(Ok(unclaimed)));
+                writer::thread::run(writer, &commands);
                 drop(lock);
             }
-            // A caller that no longer listens need not know.
+            // A caller that no longer waits gets no answer.
             Err(error) => drop(opened.send(Err(error))),
         }
     };
@@ -67,44 +68,45 @@ pub(crate) async fn start(
         .spawn(thread)
         .map_err(|error| SqliteError::io("starting the writer's thread", error))?;
     match is_open.await {
-        Ok(Ok(mut unattended)) => {
-            unattended.0 = None;
-            Ok(Started { ended, task: None })
+        Ok(Ok(mut unclaimed)) => {
+            unclaimed.0 = None;
+            Ok(StartedWriter { ended, task: None })
         }
         Ok(Err(error)) => Err(error),
         Err(_) => Err(SqliteError::closed("opening: the writer's thread ended")),
     }
 }
 
-/// Opens the database here and now, and starts its writer as a task.
+/// Opens the database on the calling thread, and starts its writer as a task.
 fn start_task(
     location: Location,
     options: &SqliteOptions,
-    mailbox: Arc<Mailbox>,
-    shared: Arc<Shared>,
-) -> Result<Started, SqliteError> {
+    environment: &Environment,
+    commands: Arc<CommandQueue>,
+    shared: Arc<WriterShared>,
+) -> Result<StartedWriter, SqliteError> {
     let (end, ended) = watch::channel(false);
-    let (writer, lock) = open(&location, options, Arc::clone(&mailbox), shared)?;
-    let end = End { mailbox: Arc::clone(&mailbox), location, end };
-    // Aborted or not, everything of it goes in this order: the writer with its connection, the lock, the word of its end.
+    let (writer, lock) = open(&location, options, environment, Arc::clone(&commands), shared)?;
+    let end = WriterEnd { commands: Arc::clone(&commands), location, end };
+    // Aborted or not, they are dropped in this order: the writer with its connection, the lock, the notice of its end.
     let owned = (writer, lock, end);
-    // It ends when the mailbox is closed, and `ended` is how that is waited for.
+    // The task ends when the queue is closed; `ended` tells when.
     let task = tokio::spawn(async move {
         let (writer, lock, end) = owned;
         let _end = end;
         let _lock = lock;
-        writer_task::run(writer, &mailbox).await;
+        writer::task::run(writer, &commands).await;
     });
-    Ok(Started { ended, task: Some(task.abort_handle()) })
+    Ok(StartedWriter { ended, task: Some(task.abort_handle()) })
 }
 
-/// Ends the writer if whoever opened the database left before it had it.
-struct Unattended(Option<(Arc<Mailbox>, Location)>);
+/// Ends the writer if the caller that opened the database was dropped before it had the provider.
+struct UnclaimedWriter(Option<(Arc<CommandQueue>, Location)>);
 
-impl Drop for Unattended {
+impl Drop for UnclaimedWriter {
     fn drop(&mut self) {
-        if let Some((mailbox, location)) = self.0.take() {
-            mailbox.close(|| {
+        if let Some((commands, location)) = self.0.take() {
+            commands.close(|| {
                 if let Location::File { path, .. } = &location {
                     process_lock::begin_closing(path);
                 }
@@ -113,16 +115,16 @@ impl Drop for Unattended {
     }
 }
 
-/// Says that the thread has ended, even by a panic.
-struct End {
-    mailbox: Arc<Mailbox>,
+/// Announces that the writer has ended, even by a panic.
+struct WriterEnd {
+    commands: Arc<CommandQueue>,
     location: Location,
     end: watch::Sender<bool>,
 }
 
-impl Drop for End {
+impl Drop for WriterEnd {
     fn drop(&mut self) {
-        if self.mailbox.abandon()
+        if self.commands.writer_ended()
             && let Location::File { path, .. } = &self.location
         {
             process_lock::end_closing(path);
@@ -134,25 +136,25 @@ impl Drop for End {
 fn open(
     location: &Location,
     options: &SqliteOptions,
-    mailbox: Arc<Mailbox>,
-    shared: Arc<Shared>,
+    environment: &Environment,
+    commands: Arc<CommandQueue>,
+    shared: Arc<WriterShared>,
 ) -> Result<(Writer, Option<ProcessLock>), SqliteError> {
     check_version(rusqlite::version_number())?;
-    let bounds = Bounds {
+    let limits = BatchLimits {
         operations_max: options.batch_operations_max.max(1),
         payload_bytes_max: options.batch_payload_bytes_max.max(1),
-        busy_timeout: options.busy_timeout,
     };
     let (conn, lock) = match location {
         Location::Memory => (open_memory(options)?, None),
         Location::File { path, create } => {
-            let (conn, lock) = open_file(path, *create, options)?;
+            let (conn, lock) = open_file(path, *create, options, environment.vfs.as_deref())?;
             (conn, Some(lock))
         }
     };
     let in_file = lock.is_some();
     let clock = Arc::clone(&options.clock);
-    let writer = Writer::new(conn, in_file, clock, mailbox, shared, bounds)
+    let writer = Writer::new(conn, in_file, clock, options.busy_timeout, commands, shared, limits)
         .map_err(|error| SqliteError::sqlite("starting the writer", error))?;
     Ok((writer, lock))
 }
@@ -179,6 +181,7 @@ fn open_file(
     path: &Path,
     create: bool,
     options: &SqliteOptions,
+    vfs: Option<&str>,
 ) -> Result<(Connection, ProcessLock), SqliteError> {
     let mut flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     if create {
@@ -188,57 +191,58 @@ fn open_file(
     }
     process_lock::wait_for_closing(path);
     let lock = OpeningLock::take(path)?;
-    let mut conn = connect(path, flags, options.vfs.as_deref())
+    let mut conn = connect(path, flags, vfs)
         .map_err(|error| SqliteError::sqlite(format_args!("opening {}", path.display()), error))?;
-    // Others may be opening the file, or recovering it.
+    // Another process may be opening or recovering the file.
     conn.busy_timeout(std::time::Duration::from_secs(10))
         .map_err(|error| SqliteError::sqlite("setting the busy timeout", error))?;
     pragmas::set(&conn, "journal_mode", "WAL", "wal")?;
     schema::migrate(&mut conn)?;
     pragmas::set_up_writer(&conn, true, options.synchronous)?;
     if lock.is_alone() {
-        // What a crash left in the log goes into the file before anything relies on it.
+        // What a crash left in the write-ahead log goes into the file first.
         if let Err(error) = checkpoint::truncate(&conn) {
-            // Somebody reads the file without our lock, a backup say. The log stays; it is as good as the file.
-            tracing::warn!(target: "everturn::providers::sqlite", %error, "the log was not emptied at opening");
+            // Another program reads the file without our lock, for example a backup.
+            tracing::warn!(target: "everturn::providers::sqlite", %error,
+                "the write-ahead log was not emptied at opening; it stays beside the database file and nothing is lost");
         }
-        free_locks_of_the_dead(&mut conn)?;
+        release_stale_locks(&mut conn)?;
     }
     Ok((conn, lock.share()?))
 }
 
-// A lock that had expired when its holder died needs no help: its row is up for the taking.
+// The row of an expired lock is ready already.
 const LOCKED_INSTANCES: &str = "SELECT instance_key FROM instances WHERE lock_token IS NOT NULL AND ready_seq IS NULL AND locked_until_ms >= 0";
-const FREE_MESSAGES: &str = "UPDATE orchestrator_queue SET tagged = 0 \
+const RELEASE_MESSAGES: &str = "UPDATE orchestrator_queue SET tagged = 0 \
      WHERE instance_key = ?1 AND visible_at_ms = 0 AND tagged = 1";
-const FREE_INSTANCE: &str = "UPDATE instances SET lock_token = NULL, locked_until_ms = NULL, lock_ms = NULL \
+const RELEASE_INSTANCE: &str = "UPDATE instances SET lock_token = NULL, locked_until_ms = NULL, lock_ms = NULL \
      WHERE instance_key = ?1";
 const LOCKED_ACTIVITIES: &str =
     "SELECT seq FROM worker_queue WHERE lock_token IS NOT NULL AND ready = 0 AND locked_until_ms >= 0";
-const FREE_ACTIVITY: &str = "UPDATE worker_queue SET lock_token = NULL, locked_until_ms = NULL, lock_ms = NULL, \
+const RELEASE_ACTIVITY: &str = "UPDATE worker_queue SET lock_token = NULL, locked_until_ms = NULL, lock_ms = NULL, \
      ready = visible_at_ms = 0 WHERE seq = ?1";
-const FREE_SESSIONS: &str = "DELETE FROM sessions";
+const DELETE_SESSIONS: &str = "DELETE FROM sessions";
 
-/// Nobody else has the file open, so nobody holds anything in it. The attempts stay counted.
-fn free_locks_of_the_dead(conn: &mut Connection) -> Result<(), SqliteError> {
-    let failed = |error| SqliteError::sqlite("freeing the locks of the dead", error);
+/// Releases locks held by processes that no longer run: no other process has the file open. The attempts stay counted.
+fn release_stale_locks(conn: &mut Connection) -> Result<(), SqliteError> {
+    let failed = |error| SqliteError::sqlite("releasing locks of processes that no longer run", error);
     let transaction = conn.transaction().map_err(failed)?;
-    free_all(&transaction).map_err(failed)?;
+    release_all(&transaction).map_err(failed)?;
     transaction.commit().map_err(failed)
 }
 
-fn free_all(conn: &Connection) -> rusqlite::Result<()> {
+fn release_all(conn: &Connection) -> rusqlite::Result<()> {
     for key in row_ids(conn, LOCKED_INSTANCES)? {
         unless_damaged(conn, || {
-            conn.prepare_cached(FREE_MESSAGES)?.execute([key])?;
-            conn.prepare_cached(FREE_INSTANCE)?.execute([key])?;
-            conn.prepare_cached(inbox::REFRESH)?.query_row([key], |_row| Ok(()))
+            conn.prepare_cached(RELEASE_MESSAGES)?.execute([key])?;
+            conn.prepare_cached(RELEASE_INSTANCE)?.execute([key])?;
+            conn.prepare_cached(orchestrator_queue::REFRESH)?.query_row([key], |_row| Ok(()))
         })?;
     }
     for seq in row_ids(conn, LOCKED_ACTIVITIES)? {
-        unless_damaged(conn, || conn.prepare_cached(FREE_ACTIVITY)?.execute([seq]).map(|_| ()))?;
+        unless_damaged(conn, || conn.prepare_cached(RELEASE_ACTIVITY)?.execute([seq]).map(|_| ()))?;
     }
-    conn.execute(FREE_SESSIONS, [])?;
+    conn.execute(DELETE_SESSIONS, [])?;
     Ok(())
 }
 
@@ -246,16 +250,17 @@ fn row_ids(conn: &Connection, select: &str) -> rusqlite::Result<Vec<i64>> {
     conn.prepare(select)?.query_map([], |row| row.get(0))?.collect()
 }
 
-/// Frees one row whole or not at all. A damaged one keeps its lock, and does not keep the file from being opened.
-fn unless_damaged(conn: &Connection, free: impl FnOnce() -> rusqlite::Result<()>) -> rusqlite::Result<()> {
+/// Releases one row completely or not at all. A damaged row keeps its lock and does not prevent the opening.
+fn unless_damaged(conn: &Connection, release: impl FnOnce() -> rusqlite::Result<()>) -> rusqlite::Result<()> {
     conn.execute_batch("SAVEPOINT one")?;
-    match free().map_err(Failure::from) {
+    match release().map_err(VerbFailure::from) {
         Ok(()) => {}
-        Err(Failure::Refused(error)) => {
-            tracing::error!(target: "everturn::providers::sqlite", %error, "the lock of a damaged row stays");
+        Err(VerbFailure::Refused(error)) => {
+            tracing::error!(target: "everturn::providers::sqlite", %error,
+                "a damaged row keeps the lock of a process that no longer runs; repair or delete the row");
             conn.execute_batch("ROLLBACK TO one")?;
         }
-        Err(Failure::Storage(error)) => return Err(error),
+        Err(VerbFailure::Storage(error)) => return Err(error),
     }
     conn.execute_batch("RELEASE one")
 }

@@ -1,40 +1,43 @@
-//! Operations: what callers ask of the writer. Each happens whole or not at all.
+//! Operations: what callers ask of the writer. Each happens completely or not at all.
 
 use std::collections::HashSet;
 
-use everturn_core::{Bug, planted};
 use everturn_provider::{Clock, ProviderError};
 use rusqlite::{Connection, ErrorCode};
 use tokio::sync::oneshot;
 
+use crate::clock_reading::ClockReading;
 use crate::locks::OwnLocks;
-use crate::moment::Moment;
 
-/// The order of a batch: whoever holds something first, so that nobody takes it meanwhile; then new work; fetches,
-/// which are no operations but waiters, last.
+/// The order of operations in a batch: calls of lock holders run first, so that no other operation takes over what they
+/// hold. Assignments to parked fetches follow after all operations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Order {
+pub(crate) enum BatchOrder {
+    /// Extends a lock or a lease.
     Renewal,
-    Holder,
-    Newcomer,
+    /// Uses a lock.
+    LockHolder,
+    /// Needs no lock.
+    NewWork,
 }
 
 /// Why an operation did not happen.
 #[derive(Debug)]
-pub(crate) enum Failure {
-    /// It may not: what it wrote is undone, nobody else is hurt. The operation's name is filled in later.
+pub(crate) enum VerbFailure {
+    /// The operation is refused: what it wrote is undone, other operations are not affected. The writer fills in the
+    /// operation's name.
     Refused(ProviderError),
-    /// The store could not: the whole batch is lost.
+    /// The store failed: the whole batch is lost.
     Storage(rusqlite::Error),
 }
 
-impl From<ProviderError> for Failure {
+impl From<ProviderError> for VerbFailure {
     fn from(error: ProviderError) -> Self {
         Self::Refused(error)
     }
 }
 
-impl From<rusqlite::Error> for Failure {
+impl From<rusqlite::Error> for VerbFailure {
     fn from(error: rusqlite::Error) -> Self {
         match error.sqlite_error_code() {
             Some(ErrorCode::ConstraintViolation | ErrorCode::TooBig | ErrorCode::TypeMismatch) => {
@@ -44,7 +47,7 @@ impl From<rusqlite::Error> for Failure {
                 Self::Refused(ProviderError::damaged("", error.to_string()).with_source(error))
             }
             Some(_) => Self::Storage(error),
-            // Not SQLite but the value: a column that holds something else than it should.
+            // Not an error of SQLite but of the value: a column holds something else than it should.
             None => Self::Refused(ProviderError::damaged("", error.to_string()).with_source(error)),
         }
     }
@@ -52,37 +55,39 @@ impl From<rusqlite::Error> for Failure {
 
 /// A storage error as callers see it.
 pub(crate) fn storage_error(operation: &str, error: rusqlite::Error) -> ProviderError {
-    match Failure::from(error) {
-        Failure::Refused(mut refused) => {
+    match VerbFailure::from(error) {
+        VerbFailure::Refused(mut refused) => {
             refused.operation = operation.to_owned();
             refused
         }
-        Failure::Storage(error) => ProviderError::retryable(operation, error.to_string()).with_source(error),
+        VerbFailure::Storage(error) => {
+            ProviderError::retryable(operation, error.to_string()).with_source(error)
+        }
     }
 }
 
-/// What an operation did that others want to know. Kept only if the operation was.
+/// What the writer must know of an operation besides its answer. Discarded if the operation was refused.
 #[derive(Debug, Default)]
 pub(crate) struct Effects {
-    /// An instance became ready, its oldest message being the newest of all.
+    /// An instance became ready, and its oldest message is the newest of all messages.
     pub(crate) new_turns: bool,
-    /// An instance became ready whose messages may be older than others'.
+    /// An instance became ready whose messages may be older than those of other instances.
     pub(crate) turns: bool,
-    /// Messages that nobody will ever read wait to be taken away.
+    /// There are orphaned messages to delete.
     pub(crate) orphans: bool,
     /// An activity became ready.
     pub(crate) work: bool,
     /// A row that may be assigned in this batch was deleted.
     pub(crate) removed: bool,
-    /// Instances whose turn ended: not offered again before the commit.
+    /// Instances whose turn ended: not assigned again before the commit.
     pub(crate) ended_turns: HashSet<i64>,
-    /// Instances whose state changed.
+    /// Instances whose watches fire.
     pub(crate) touched: Vec<String>,
-    /// Locks that are held on, with their length.
-    pub(crate) held: Vec<(String, Moment, u64)>,
-    /// Locks that are no longer held.
+    /// Locks that were taken or renewed, with their length in milliseconds.
+    pub(crate) held: Vec<(String, ClockReading, u64)>,
+    /// Locks that were released.
     pub(crate) released: Vec<String>,
-    /// Locks that have ended.
+    /// Locks that have expired.
     pub(crate) ended: Vec<String>,
 }
 
@@ -101,11 +106,11 @@ impl Effects {
     }
 }
 
-/// Where an operation runs: the open transaction, and what it may know.
+/// Where an operation runs: the open transaction, and what the operation may know.
 pub(crate) struct Scope<'a> {
     pub(crate) conn: &'a Connection,
     pub(crate) clock: &'a dyn Clock,
-    pub(crate) now: Moment,
+    pub(crate) now: ClockReading,
     pub(crate) own_locks: &'a OwnLocks,
     pub(crate) effects: Effects,
 }
@@ -117,10 +122,9 @@ pub(crate) trait Verb: Send + 'static {
     /// Its name in errors.
     const NAME: &'static str;
     /// Its place in a batch.
-    const ORDER: Order;
+    const ORDER: BatchOrder;
 
-    /// Whether it may be refused after it began to write, so that it needs a savepoint to go back to. The others check
-    /// everything first.
+    /// Whether it may be refused after it began to write, so that it needs a savepoint. The others check everything first.
     const WRITES_BEFORE_REFUSAL: bool = false;
 
     /// How much it writes, roughly.
@@ -128,52 +132,45 @@ pub(crate) trait Verb: Send + 'static {
         0
     }
 
-    /// Does it. May run again if the batch was lost.
-    fn run(&self, scope: &mut Scope<'_>) -> Result<Self::Answer, Failure>;
+    /// Executes it in the open transaction. Runs again if the batch was lost.
+    fn run(&self, scope: &mut Scope<'_>) -> Result<Self::Answer, VerbFailure>;
 
-    /// Called when it is durable, before anybody is told.
+    /// Called when it is durable, before any caller is answered.
     fn committed(&self) {}
 }
 
 /// An operation as the writer sees it.
 pub(crate) trait Operation: Send {
-    fn order(&self) -> Order;
+    fn order(&self) -> BatchOrder;
     fn payload_bytes(&self) -> usize;
     fn writes_before_refusal(&self) -> bool;
-    /// Does it and keeps the outcome; `false` if it was refused and what it wrote must go.
+    /// Executes it and keeps the outcome. Returns `false` if it was refused and what it wrote must be undone.
     fn run(&mut self, scope: &mut Scope<'_>) -> Result<bool, rusqlite::Error>;
     /// It is durable.
     fn committed(&self);
-    /// Tells the caller the outcome.
+    /// Sends the outcome to the caller.
     fn answer(self: Box<Self>);
-    /// Whether it must happen although nobody waits for its answer.
+    /// Whether it must happen although no caller waits for its answer.
     fn is_owed(&self) -> bool;
-    /// Tells the caller that the store could not.
+    /// Tells the caller that the store failed.
     fn fail(self: Box<Self>, message: &str, retryable: bool);
 }
 
-/// A verb on its way, with the caller's address.
-pub(crate) struct Call<V: Verb> {
+/// A verb in the command queue or in a batch, with the way to its caller.
+pub(crate) struct PendingOperation<V: Verb> {
     verb: V,
     outcome: Option<Result<V::Answer, ProviderError>>,
     reply: Option<oneshot::Sender<Result<V::Answer, ProviderError>>>,
 }
 
-impl<V: Verb> Call<V> {
+impl<V: Verb> PendingOperation<V> {
     pub(crate) fn new(verb: V, reply: Option<oneshot::Sender<Result<V::Answer, ProviderError>>>) -> Self {
         Self { verb, outcome: None, reply }
     }
-
-    fn tell(self, outcome: Result<V::Answer, ProviderError>) {
-        if let Some(reply) = self.reply {
-            // A caller that no longer listens gets no answer; what was done stays done.
-            drop(reply.send(outcome));
-        }
-    }
 }
 
-impl<V: Verb> Operation for Call<V> {
-    fn order(&self) -> Order {
+impl<V: Verb> Operation for PendingOperation<V> {
+    fn order(&self) -> BatchOrder {
         V::ORDER
     }
 
@@ -188,17 +185,14 @@ impl<V: Verb> Operation for Call<V> {
     fn run(&mut self, scope: &mut Scope<'_>) -> Result<bool, rusqlite::Error> {
         let outcome = match self.verb.run(scope) {
             Ok(answer) => Ok(answer),
-            Err(Failure::Refused(mut error)) => {
+            Err(VerbFailure::Refused(mut error)) => {
                 error.operation = V::NAME.to_owned();
                 Err(error)
             }
-            Err(Failure::Storage(error)) => return Err(error),
+            Err(VerbFailure::Storage(error)) => return Err(error),
         };
         let done = outcome.is_ok();
-        match self.reply.take_if(|_| planted(Bug::AnsweredBeforeCommit)) {
-            Some(reply) => drop(reply.send(outcome)),
-            None => self.outcome = Some(outcome),
-        }
+        self.outcome = Some(outcome);
         Ok(done)
     }
 
@@ -208,9 +202,10 @@ impl<V: Verb> Operation for Call<V> {
         }
     }
 
-    fn answer(mut self: Box<Self>) {
-        if let Some(outcome) = self.outcome.take() {
-            self.tell(outcome);
+    fn answer(self: Box<Self>) {
+        if let (Some(reply), Some(outcome)) = (self.reply, self.outcome) {
+            // A caller that no longer listens gets no answer; what was done stays done.
+            drop(reply.send(outcome));
         }
     }
 
@@ -224,6 +219,9 @@ impl<V: Verb> Operation for Call<V> {
         } else {
             ProviderError::permanent(V::NAME, message)
         };
-        self.tell(Err(error));
+        if let Some(reply) = self.reply {
+            // A caller that no longer listens gets no answer.
+            drop(reply.send(Err(error)));
+        }
     }
 }

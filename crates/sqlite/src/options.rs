@@ -9,11 +9,11 @@ use everturn_provider::{Clock, SystemClock};
 /// When a commit counts as done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Synchronous {
-    /// When the disk has it: what was acknowledged survives a power failure.
+    /// When the disk has it: an acknowledged commit survives a power failure.
     #[default]
     Full,
-    /// When the operating system has it: what was acknowledged survives a crash of the process, but the last moments
-    /// can be lost when the machine loses power. The database stays consistent.
+    /// When the operating system has it: an acknowledged commit survives a crash of the process, but the last commits can
+    /// be lost when the machine loses power. The database stays consistent.
     Normal,
 }
 
@@ -29,7 +29,7 @@ pub enum Synchronous {
 pub struct SqliteOptions {
     /// When a commit counts as done.
     pub synchronous: Synchronous,
-    /// The largest payload that client and runtime let through, in UTF-8 bytes.
+    /// The largest payload that client and runtime accept, in UTF-8 bytes.
     pub payload_bytes_max: usize,
     /// Where time and randomness come from.
     pub clock: Arc<dyn Clock>,
@@ -41,13 +41,6 @@ pub struct SqliteOptions {
     pub busy_timeout: Duration,
     /// How many connections serve reads beside the writer.
     pub readers_max: usize,
-    /// The file system SQLite goes through, by the name it is registered under; the default one if `None`.
-    #[doc(hidden)]
-    pub vfs: Option<String>,
-    /// Whether the writer is a task of the async runtime that opens the database, not a thread of its own. No read has
-    /// a thread either: everything happens in one order, which the caller's runtime decides.
-    #[doc(hidden)]
-    pub writer_in_task: bool,
 }
 
 impl Default for SqliteOptions {
@@ -56,14 +49,12 @@ impl Default for SqliteOptions {
             synchronous: Synchronous::Full,
             payload_bytes_max: DEFAULT_PAYLOAD_BYTES_MAX,
             clock: Arc::new(SystemClock::new()),
-            // Everybody waits for the whole batch: it must stay a matter of milliseconds.
+            // Every caller waits for the whole batch: it must take milliseconds.
             batch_operations_max: 512,
             batch_payload_bytes_max: 8 * 1024 * 1024,
             busy_timeout: Duration::from_secs(10),
             // Reads are short and come in bursts.
             readers_max: 4,
-            vfs: None,
-            writer_in_task: false,
         }
     }
 }

@@ -1,6 +1,5 @@
 //! How each connection is set up. Every pragma is read back: SQLite ignores a value it does not know.
 
-use everturn_core::{Bug, planted};
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 
@@ -12,9 +11,9 @@ pub(crate) const APPLICATION_ID: i64 = 0x4576_746E;
 
 /// The log is cut to this size when it is emptied.
 const JOURNAL_SIZE_LIMIT: i64 = 64 * 1024 * 1024;
-/// Pages the writer keeps, in KiB (that is what the minus says): the hot part of every index, so that a step reads nothing.
+/// The writer's page cache, in KiB (negative means KiB): the hot part of every index, so that a step reads nothing.
 const WRITER_CACHE: &str = "-32768";
-/// Statements that are kept prepared: all there are.
+/// How many statements stay prepared: more than there are.
 const PREPARED_STATEMENTS: usize = 256;
 
 /// Sets up the connection that writes.
@@ -31,7 +30,6 @@ pub(crate) fn set_up_writer(
     if in_file {
         set(conn, "journal_mode", "WAL", "wal")?;
         let level = match synchronous {
-            Synchronous::Full if planted(Bug::WeakerSync) => ("NORMAL", "1"),
             Synchronous::Full => ("FULL", "2"),
             Synchronous::Normal => ("NORMAL", "1"),
         };
@@ -44,15 +42,15 @@ pub(crate) fn set_up_writer(
         let limit = JOURNAL_SIZE_LIMIT.to_string();
         set(conn, "journal_size_limit", &limit, &limit)?;
     }
-    // Last of all, for others may be recovering the file until here. From now on waiting for another process is the writer's
-    // own business: it serves others meanwhile.
+    // Last, because another process may be recovering the file until here. From now on the writer itself waits for other
+    // processes and serves its callers meanwhile.
     set(conn, "busy_timeout", "0", "0")
 }
 
 /// Sets up a connection that only reads.
 pub(crate) fn set_up_reader(conn: &Connection) -> Result<(), SqliteError> {
     keep_statements(conn)?;
-    // A reader only ever waits for recovery after a crash.
+    // A reader waits only for recovery after a crash.
     set(conn, "busy_timeout", "1000", "1000")?;
     set(conn, "query_only", "ON", "1")
 }

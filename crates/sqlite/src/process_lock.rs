@@ -1,4 +1,4 @@
-//! Who else has the file open: an operating-system lock beside it.
+//! Which processes have the file open: an operating-system lock beside it.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -25,7 +25,7 @@ pub(crate) struct OpeningLock {
 }
 
 impl OpeningLock {
-    /// Takes the lock for itself if nobody has it, else beside the others.
+    /// Takes the lock exclusively if no other process has it, else shares it.
     pub(crate) fn take(database: &Path) -> Result<Self, SqliteError> {
         let mut name = OsString::from(database.as_os_str());
         name.push("-lock");
@@ -49,15 +49,15 @@ impl OpeningLock {
         Ok(Self { file, path, alone })
     }
 
-    /// Whether nobody else has the database open: every lock in it is that of somebody dead.
+    /// Whether no other process has the database open: every lock in it is held by a process that no longer runs.
     pub(crate) fn is_alone(&self) -> bool {
         self.alone
     }
 
-    /// The database is open: others may come.
+    /// The database is open: other processes may open it too.
     ///
-    /// Between the two locks somebody else may find itself alone; it frees nothing of ours, because nothing was given
-    /// out yet.
+    /// Between the two locks another process may find itself alone; it releases none of our locks, because none was taken
+    /// yet.
     pub(crate) fn share(self) -> Result<ProcessLock, SqliteError> {
         if self.alone {
             let failed = |error| SqliteError::io(format_args!("sharing {}", self.path.display()), error);
@@ -70,8 +70,8 @@ impl OpeningLock {
 
 /// The files that this process is closing, and how many times.
 ///
-/// A provider that was dropped still writes its last batch. Whoever opens the file again right away would not be alone,
-/// and would find locks of somebody who is as good as dead.
+/// A provider that was dropped still writes its last batch. A provider that opens the file again right away would not be
+/// alone, and could not release the locks that the dropped one leaves.
 static CLOSING: LazyLock<Mutex<HashMap<PathBuf, usize>>> = LazyLock::new(Mutex::default);
 
 /// How long an opening waits for a closing in the same process.

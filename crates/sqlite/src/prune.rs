@@ -6,10 +6,10 @@ use everturn_provider::ProviderError;
 use everturn_provider::management::{InstanceFilter, PruneOptions, PruneResult};
 use rusqlite::{Connection, OptionalExtension, params};
 
+use crate::clock_reading::stored_ms;
 use crate::columns;
 use crate::delete::DEFAULT_LIMIT;
-use crate::moment::stored_ms;
-use crate::operation::{Failure, Order, Scope, Verb};
+use crate::operation::{BatchOrder, Scope, Verb, VerbFailure};
 
 const SELECT_INSTANCE: &str = "SELECT instance_key, current_execution_id FROM instances \
      WHERE instance_id = ?1 AND created_at_ms IS NOT NULL";
@@ -17,7 +17,7 @@ const SELECT_INSTANCES: &str = "SELECT i.instance_id FROM instances AS i LEFT JO
      ON e.instance_key = i.instance_key AND e.execution_id = i.current_execution_id \
      WHERE i.created_at_ms IS NOT NULL AND (?1 IS NULL OR e.completed_at_ms < ?1) \
      AND (?2 IS NULL OR i.instance_id = ?2) ORDER BY i.instance_id LIMIT ?3";
-// The newest executions are kept, and the current one, and whatever still runs.
+// The newest executions, the current one and running ones are kept.
 const SELECT_PRUNABLE: &str = "SELECT execution_id FROM executions WHERE instance_key = ?1 AND execution_id <> ?2 \
      AND status <> 'Running' AND (?4 IS NULL OR completed_at_ms < ?4) AND execution_id NOT IN \
      (SELECT execution_id FROM executions WHERE instance_key = ?1 ORDER BY execution_id DESC LIMIT ?3)";
@@ -33,10 +33,10 @@ pub(crate) struct PruneExecutions {
 impl Verb for PruneExecutions {
     type Answer = PruneResult;
     const NAME: &'static str = "prune_executions";
-    const ORDER: Order = Order::Newcomer;
+    const ORDER: BatchOrder = BatchOrder::NewWork;
     const WRITES_BEFORE_REFUSAL: bool = true;
 
-    fn run(&self, scope: &mut Scope<'_>) -> Result<PruneResult, Failure> {
+    fn run(&self, scope: &mut Scope<'_>) -> Result<PruneResult, VerbFailure> {
         let mut result = PruneResult::default();
         if prune(scope, &self.instance_id, &self.options, &mut result)? {
             Ok(result)
@@ -55,15 +55,15 @@ pub(crate) struct PruneBulk {
 impl Verb for PruneBulk {
     type Answer = PruneResult;
     const NAME: &'static str = "prune_executions_bulk";
-    const ORDER: Order = Order::Newcomer;
+    const ORDER: BatchOrder = BatchOrder::NewWork;
     const WRITES_BEFORE_REFUSAL: bool = true;
 
-    fn run(&self, scope: &mut Scope<'_>) -> Result<PruneResult, Failure> {
+    fn run(&self, scope: &mut Scope<'_>) -> Result<PruneResult, VerbFailure> {
         let mut result = PruneResult::default();
         for instance_id in matching(scope.conn, &self.filter)? {
             match prune(scope, &instance_id, &self.options, &mut result) {
-                // It is told to whoever prunes this instance alone.
-                Err(Failure::Refused(error)) if error.is_damaged() => {}
+                // A caller that prunes this instance alone gets the error.
+                Err(VerbFailure::Refused(error)) if error.is_damaged() => {}
                 pruned => drop(pruned?),
             }
         }
@@ -71,7 +71,7 @@ impl Verb for PruneBulk {
     }
 }
 
-fn matching(conn: &Connection, filter: &InstanceFilter) -> Result<Vec<String>, Failure> {
+fn matching(conn: &Connection, filter: &InstanceFilter) -> Result<Vec<String>, VerbFailure> {
     let limit = filter.limit.unwrap_or(DEFAULT_LIMIT);
     let before = filter.completed_before.map(stored_ms);
     let mut select = conn.prepare_cached(SELECT_INSTANCES)?;
@@ -99,7 +99,7 @@ fn prune(
     instance_id: &str,
     options: &PruneOptions,
     result: &mut PruneResult,
-) -> Result<bool, Failure> {
+) -> Result<bool, VerbFailure> {
     let conn = scope.conn;
     let found: Option<(i64, Option<i64>)> = conn
         .prepare_cached(SELECT_INSTANCE)?

@@ -1,23 +1,24 @@
-//! Reads: histories, statuses and figures, without the writer.
+//! Reads: histories, statuses and statistics, without the writer.
 
 use everturn_core::{Event, EventKind, OrchestrationStatus, SystemStats};
+use everturn_provider::store::{CustomStatus, ExecutionRead, OrchestrationName};
 use everturn_provider::{ProviderError, status_of};
 use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, params};
 
+use crate::clock_reading::unsigned;
 use crate::columns;
 use crate::history;
-use crate::moment::unsigned;
 use crate::provider::SqliteProvider;
 
-/// Events read in one go: a page is read and decoded in a few milliseconds, and then others may run.
+/// Events per page: a page is read and decoded in a few milliseconds, then other tasks run.
 const PAGE_EVENTS: i64 = 512;
 /// Bytes after which a page ends earlier.
 const PAGE_BYTES: usize = 1024 * 1024;
-/// How often a history that shrinks under the reader is read again.
+/// How often a history that becomes shorter while it is read is read again.
 const REREADS: usize = 3;
 
 const SELECT_KEY: &str = "SELECT instance_key FROM instances WHERE instance_id = ?1";
-// Events outlive the loss of their execution's row.
+// Finds the events even if their execution's row is lost.
 const SELECT_LATEST: &str = "SELECT i.instance_key, coalesce((SELECT max(e.execution_id) FROM executions AS e \
      WHERE e.instance_key = i.instance_key), i.current_execution_id) FROM instances AS i WHERE i.instance_id = ?1";
 const SELECT_COUNT: &str = "SELECT event_count FROM executions WHERE instance_key = ?1 AND execution_id = ?2";
@@ -32,7 +33,7 @@ const SELECT_STATUS_EVENTS: &str = "SELECT h.event_id, h.event_data FROM executi
      WHERE e.instance_key = ?1 AND e.execution_id = ?2 ORDER BY h.event_id";
 const SELECT_ENDED: &str = "SELECT status IN ('Completed', 'Failed') FROM executions \
      WHERE instance_key = ?1 AND execution_id = ?2";
-// The turn that made an execution the current one also made its row.
+// The turn that made an execution the current one also inserted its row.
 const SELECT_CURRENT: &str = "SELECT e.status, i.orchestration_name, i.orchestration_version, i.parent_instance_id, \
      e.output FROM instances AS i LEFT JOIN executions AS e \
      ON e.instance_key = i.instance_key AND e.execution_id = i.current_execution_id \
@@ -62,12 +63,12 @@ pub(crate) fn latest(conn: &Connection, instance_id: &str) -> rusqlite::Result<O
 }
 
 /// Some events as they are stored, and whether there may be more.
-struct Page {
+struct EventPage {
     events: Vec<(i64, Vec<u8>)>,
     is_last: bool,
 }
 
-fn page(conn: &Connection, key: i64, execution_id: i64, after: i64) -> rusqlite::Result<Page> {
+fn page(conn: &Connection, key: i64, execution_id: i64, after: i64) -> rusqlite::Result<EventPage> {
     let mut select = conn.prepare_cached(SELECT_EVENTS)?;
     let mut rows = select.query(params![key, execution_id, after, PAGE_EVENTS])?;
     let mut events = Vec::new();
@@ -77,11 +78,11 @@ fn page(conn: &Connection, key: i64, execution_id: i64, after: i64) -> rusqlite:
         bytes += data.len();
         events.push((row.get(0)?, data));
         if bytes >= PAGE_BYTES {
-            return Ok(Page { events, is_last: false });
+            return Ok(EventPage { events, is_last: false });
         }
     }
     let is_last = i64::try_from(events.len()).is_ok_and(|read| read < PAGE_EVENTS);
-    Ok(Page { events, is_last })
+    Ok(EventPage { events, is_last })
 }
 
 /// The events of an execution, in order. A damaged or missing event is an error, never a shorter list.
@@ -93,7 +94,7 @@ pub(crate) async fn events(
     let mut missing = 0;
     for _ in 0..=REREADS {
         let expected = provider
-            .read_with("read", move |conn| {
+            .read_with("read_execution", move |conn| {
                 let count =
                     conn.prepare_cached(SELECT_COUNT)?.query_row([key, execution_id], |row| row.get(0));
                 Ok(count.optional()?.unwrap_or(0_i64))
@@ -104,10 +105,13 @@ pub(crate) async fn events(
         if events.len() >= expected {
             return Ok(events);
         }
-        // Deleted while it was read; or rows are lost.
+        // Events were deleted while they were read, or rows are lost.
         missing = expected - events.len();
     }
-    Err(ProviderError::damaged("read", format!("{missing} events of execution {execution_id} are missing")))
+    Err(ProviderError::damaged(
+        "read_execution",
+        format!("{missing} events of execution {execution_id} are missing"),
+    ))
 }
 
 async fn all_pages(
@@ -118,7 +122,8 @@ async fn all_pages(
     let mut events = Vec::new();
     let mut after = 0;
     loop {
-        let page = provider.read_with("read", move |conn| page(conn, key, execution_id, after)).await?;
+        let page =
+            provider.read_with("read_execution", move |conn| page(conn, key, execution_id, after)).await?;
         for (event_id, data) in &page.events {
             after = *event_id;
             events.push(decode(execution_id, *event_id, data)?);
@@ -133,17 +138,17 @@ async fn all_pages(
 fn decode(execution_id: i64, event_id: i64, data: &[u8]) -> Result<Event, ProviderError> {
     let place = || format!("event {event_id} of execution {execution_id} is damaged");
     let event: Event = serde_json::from_slice(data).map_err(|error| {
-        ProviderError::damaged("read", format!("{}: {error}", place())).with_source(error)
+        ProviderError::damaged("read_execution", format!("{}: {error}", place())).with_source(error)
     })?;
     if event.event_id == unsigned(event_id) {
         Ok(event)
     } else {
         let message = format!("{}: it says that it is event {}", place(), event.event_id);
-        Err(ProviderError::damaged("read", message))
+        Err(ProviderError::damaged("read_execution", message))
     }
 }
 
-/// The same error, saying whose record it is about.
+/// The same error; damage names the instance.
 pub(crate) fn about(instance: &str, mut error: ProviderError) -> ProviderError {
     if error.is_damaged() {
         error.message = format!("instance {instance} is damaged: {}", error.message);
@@ -151,61 +156,57 @@ pub(crate) fn about(instance: &str, mut error: ProviderError) -> ProviderError {
     error
 }
 
-/// `read`: the newest execution.
-pub(crate) async fn latest_history(
+/// `read_execution`: the events of one execution, or of the newest.
+pub(crate) async fn execution(
     provider: &SqliteProvider,
-    instance: &str,
+    read: &ExecutionRead,
 ) -> Result<Vec<Event>, ProviderError> {
-    let instance = instance.to_owned();
-    let found = provider.read_with("read", move |conn| latest(conn, &instance)).await?;
+    let (instance, wanted) = (read.instance.clone(), read.execution_id);
+    let found = provider
+        .read_with("read_execution", move |conn| match wanted {
+            None => latest(conn, &instance),
+            // An id that cannot be stored has no events.
+            Some(id) => match history::stored_id("read_execution", "execution id", id) {
+                Err(_) => Ok(None),
+                Ok(execution_id) => conn
+                    .prepare_cached(SELECT_KEY)?
+                    .query_row([instance], |row| Ok((row.get(0)?, execution_id)))
+                    .optional(),
+            },
+        })
+        .await?;
     match found {
         Some((key, execution_id)) => events(provider, key, execution_id).await,
         None => Ok(Vec::new()),
     }
 }
 
-/// `read_with_execution`.
-pub(crate) async fn history_of(
-    provider: &SqliteProvider,
-    instance: &str,
-    execution_id: u64,
-) -> Result<Vec<Event>, ProviderError> {
-    let instance = instance.to_owned();
-    let key = provider
-        .read_with("read_with_execution", move |conn| {
-            conn.prepare_cached(SELECT_KEY)?.query_row([instance], |row| row.get(0)).optional()
-        })
-        .await?;
-    match (key, history::stored_id("read_with_execution", "execution id", execution_id)) {
-        (Some(key), Ok(execution_id)) => events(provider, key, execution_id).await,
-        _ => Ok(Vec::new()),
-    }
-}
-
-/// `get_custom_status`.
+/// `read_custom_status`.
 pub(crate) async fn custom_status(
     provider: &SqliteProvider,
     instance: &str,
     last_seen_version: u64,
-) -> Result<Option<(Option<String>, u64)>, ProviderError> {
+) -> Result<Option<CustomStatus>, ProviderError> {
     let instance = instance.to_owned();
-    let found = provider.read_with("get_custom_status", move |conn| stored_status(conn, &instance)).await?;
-    Ok(found.filter(|(_, version)| *version > last_seen_version))
+    let found = provider.read_with("read_custom_status", move |conn| stored_status(conn, &instance)).await?;
+    Ok(found.filter(|status| status.version > last_seen_version))
 }
 
-fn stored_status(conn: &Connection, instance: &str) -> rusqlite::Result<Option<(Option<String>, u64)>> {
+fn stored_status(conn: &Connection, instance: &str) -> rusqlite::Result<Option<CustomStatus>> {
     conn.prepare_cached(SELECT_CUSTOM_STATUS)?
-        .query_row([instance], |row| Ok((columns::nullable(row, 0)?, unsigned(row.get(1)?))))
+        .query_row([instance], |row| {
+            Ok(CustomStatus { text: columns::nullable(row, 0)?, version: unsigned(row.get(1)?) })
+        })
         .optional()
 }
 
-/// Whether what is stored is wrong; otherwise the store could not read it this time.
+/// Whether stored data is damaged; otherwise the store failed for now.
 fn is_damage(error: &rusqlite::Error) -> bool {
     let code = error.sqlite_error_code();
     code.is_none_or(|code| matches!(code, ErrorCode::DatabaseCorrupt | ErrorCode::TypeMismatch))
 }
 
-/// Fails if the record of an instance cannot be read, or the row of its current execution is not there.
+/// Fails if the row of an instance is damaged, or the row of its current execution is missing.
 fn check_record(conn: &Connection, key: i64) -> rusqlite::Result<()> {
     let read = |row: &Row<'_>| {
         (0..3).try_for_each(|column| columns::name(row, column).map(drop))?;
@@ -215,7 +216,7 @@ fn check_record(conn: &Connection, key: i64) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Whether the newest execution of an instance should have events and has none. (To count them all would take too long.)
+/// Says whether the newest execution of an instance should have events and has none. Counting all would take too long.
 pub(crate) fn lost_history(conn: &Connection, instance_id: &str) -> rusqlite::Result<Option<String>> {
     let Some((key, execution_id)) = latest(conn, instance_id)? else { return Ok(None) };
     let lost = conn
@@ -250,69 +251,71 @@ pub(crate) async fn status(
                 .optional()?
                 .flatten()
                 == Some(1);
-            // What else cannot be read does not hide the result of the instance.
+            // Other damage does not hide the result of an ended instance.
             if !ended {
                 check_record(conn, key)?;
             }
-            let (status, version) = match stored_status(conn, &id) {
+            let custom_status = match stored_status(conn, &id) {
                 Ok(status) => status.unwrap_or_default(),
-                Err(error) if ended && is_damage(&error) => Default::default(),
+                Err(error) if ended && is_damage(&error) => CustomStatus::default(),
                 Err(error) => return Err(error),
             };
-            Ok(Some((key, execution_id, events, status, version, ended)))
+            Ok(Some((key, execution_id, events, custom_status, ended)))
         })
         .await
         .map_err(|error| about(instance, error))?;
-    let Some((key, execution_id, stored, status, version, ended)) = found else {
+    let Some((key, execution_id, stored, custom_status, ended)) = found else {
         return Ok(OrchestrationStatus::NotFound);
     };
     let mut few = stored
         .iter()
         .map(|(event_id, data)| decode(execution_id, *event_id, data))
         .collect::<Result<Vec<_>, _>>()?;
-    let tells = |event: &Event| match event.kind {
+    let decides = |event: &Event| match event.kind {
         EventKind::OrchestrationStarted { .. } => !ended,
         EventKind::OrchestrationCompleted { .. } | EventKind::OrchestrationFailed { .. } => true,
         _ => false,
     };
-    if !few.iter().any(tells) {
-        // What the execution's row says of its events is not so, or there is no start yet: all of them tell.
+    if !few.iter().any(decides) {
+        // The execution's row names the wrong events, or there is no start yet: read all of them.
         few = events(provider, key, execution_id).await?;
     }
-    Ok(status_of(&few, status, version))
+    Ok(status_of(&few, custom_status.text, custom_status.version))
 }
 
 /// `read_orchestration_name`: from the instance's row, else from its start event.
 pub(crate) async fn orchestration_name(
     provider: &SqliteProvider,
     instance: &str,
-) -> Result<Option<(String, String)>, ProviderError> {
+) -> Result<Option<OrchestrationName>, ProviderError> {
     let id = instance.to_owned();
     let found = provider
         .read_with("read_orchestration_name", move |conn| {
             conn.prepare_cached(SELECT_NAME)?
-                .query_row([id], |row| Ok((columns::name(row, 0)?, columns::name(row, 1)?)))
+                .query_row([id], |row| {
+                    Ok(OrchestrationName { name: columns::name(row, 0)?, version: columns::name(row, 1)? })
+                })
                 .optional()
         })
         .await?;
     if found.is_some() {
         return Ok(found);
     }
-    let history = latest_history(provider, instance).await?;
+    let history = execution(provider, &ExecutionRead::latest(instance)).await?;
     Ok(history.into_iter().find_map(|event| match event.kind {
-        EventKind::OrchestrationStarted { name, version, .. } => Some((name, version)),
+        EventKind::OrchestrationStarted { name, version, .. } => Some(OrchestrationName { name, version }),
         _ => None,
     }))
 }
 
-/// `get_instance_stats`.
+/// `read_stats`.
 pub(crate) async fn stats(
     provider: &SqliteProvider,
     instance: &str,
 ) -> Result<Option<SystemStats>, ProviderError> {
     let instance = instance.to_owned();
     provider
-        .read_with("get_instance_stats", move |conn| {
+        .read_with("read_stats", move |conn| {
             let found = conn
                 .prepare_cached(SELECT_STATS)?
                 .query_row([instance], |row| {

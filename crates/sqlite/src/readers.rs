@@ -1,4 +1,4 @@
-//! Connections that only read, beside the writer.
+//! Connections that only read.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,8 +9,8 @@ use tokio::sync::Semaphore;
 
 use crate::error::SqliteError;
 use crate::operation::storage_error;
-use crate::options::SqliteOptions;
 use crate::provider::closed;
+use crate::testing::Environment;
 use crate::{open, pragmas};
 
 /// How many long reads are under way at most.
@@ -24,18 +24,18 @@ pub(crate) struct Readers {
     /// Whether there are threads for long reads.
     threads: bool,
     permits: Semaphore,
-    /// For reads that may take long: they keep nobody from the short ones.
+    /// For reads that may take long: they do not delay the short ones.
     long_permits: Arc<Semaphore>,
     idle: Mutex<Vec<Connection>>,
 }
 
 impl Readers {
-    pub(crate) fn new(path: PathBuf, options: &SqliteOptions) -> Self {
+    pub(crate) fn new(path: PathBuf, readers_max: usize, environment: &Environment) -> Self {
         Self {
             path,
-            vfs: options.vfs.clone(),
-            threads: !options.writer_in_task,
-            permits: Semaphore::new(options.readers_max.max(1)),
+            vfs: environment.vfs.clone(),
+            threads: !environment.writer_in_task,
+            permits: Semaphore::new(readers_max.max(1)),
             long_permits: Arc::new(Semaphore::new(LONG_MAX)),
             idle: Mutex::new(Vec::new()),
         }
@@ -50,7 +50,7 @@ impl Readers {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs one short read, here.
+    /// Runs one short read on the calling thread.
     pub(crate) async fn run<T>(
         &self,
         operation: &str,
@@ -60,7 +60,7 @@ impl Readers {
         self.read(operation, read)
     }
 
-    /// Runs a read that may go over everything that is stored: on a thread where it holds nobody up.
+    /// Runs a read that may scan whole tables, on a thread of its own.
     pub(crate) async fn run_at_length<T: Send + 'static>(
         self: &Arc<Self>,
         operation: &'static str,
@@ -81,8 +81,7 @@ impl Readers {
         })
     }
 
-    /// All statements of a read see the same commit. It reads whole rows into memory: nothing of the connection outlives
-    /// it.
+    /// Runs a read in one transaction, so that all its statements see the same commit.
     fn read<T>(
         &self,
         operation: &str,
@@ -112,7 +111,7 @@ impl Readers {
         Ok(conn)
     }
 
-    /// No more reads; the connections are closed.
+    /// Refuses further reads and closes the connections.
     pub(crate) fn close(&self) {
         self.permits.close();
         self.long_permits.close();

@@ -8,7 +8,7 @@ use crate::pragmas::{self, APPLICATION_ID};
 /// The steps in order; the file's `user_version` says how many it has taken.
 const MIGRATIONS: &[&str] = &[include_str!("../migrations/0001_initial.sql")];
 
-/// Brings the file to this version of the schema. Refuses a file of a newer one, and a file that is somebody else's.
+/// Migrates the file to this version of the schema. Refuses a file of a newer version, and a file of another application.
 pub(crate) fn migrate(conn: &mut Connection) -> Result<(), SqliteError> {
     let failed = |error| SqliteError::sqlite("migrating the schema", error);
     // Two processes may open a new file at the same time.
@@ -47,7 +47,7 @@ fn check_ownership(conn: &Connection, version: usize) -> Result<(), SqliteError>
     if is_new || application_id == APPLICATION_ID {
         Ok(())
     } else {
-        Err(SqliteError::database("the file is a database of another application"))
+        Err(SqliteError::database("the file is a database of another application; choose another path"))
     }
 }
 

@@ -1,27 +1,27 @@
-//! Who waits for an instance to change.
+//! Watches on instances.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::watch;
 
-/// Below this many entries nobody looks for the ones that are no longer watched.
+/// Below this many entries, those that are no longer watched are not searched for.
 const TIDY_MIN: usize = 64;
 
-/// The watched instances, in order: whoever is woken with others is woken in the same order every time.
+/// The watched instances, sorted, so that watches are woken in the same order every time.
 #[derive(Debug, Default)]
-pub(crate) struct Watches {
-    state: Mutex<State>,
+pub(crate) struct InstanceWatches {
+    state: Mutex<WatchState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct WatchState {
     senders: BTreeMap<String, watch::Sender<u64>>,
     tidy_at: usize,
 }
 
-impl Watches {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl InstanceWatches {
+    fn state(&self) -> MutexGuard<'_, WatchState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -40,7 +40,7 @@ impl Watches {
         receiver
     }
 
-    /// Whether anybody waits.
+    /// Whether any instance is watched.
     pub(crate) fn is_watched(&self) -> bool {
         self.state().senders.values().any(|sender| sender.receiver_count() > 0)
     }

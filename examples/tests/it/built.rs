@@ -1,13 +1,13 @@
-//! The example programs, built.
+//! Builds the example programs.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// The program of an example.
+/// The path of an example program.
 ///
-/// Cargo builds programs for tests, but not examples, and not if one test is asked for: so they are built here, once,
-/// which is a matter of a moment when they are up to date.
+/// Cargo does not build the examples of a package when it builds one of its tests, so they are built here, once. That is
+/// quick when they are up to date.
 pub(crate) fn program(example: &str) -> PathBuf {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(build).join(format!("{example}{}", std::env::consts::EXE_SUFFIX))

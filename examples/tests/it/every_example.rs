@@ -1,16 +1,16 @@
-//! Every example ends by itself, soon, and shows what it is about.
+//! Every example ends by itself within seconds and prints its key line.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::built;
 
-/// What an example must have printed.
+/// A line that each example must print.
 const KEY_LINES: &[(&str, &str)] = &[
     ("chain", "result:    published 26 bytes"),
     ("eternal_loop", " readings, then stop: "),
     ("fan_out", "4820 words on 40 pages"),
-    ("human_approval", "expense-2: a yacht: nobody decided, handed to the next manager"),
+    ("human_approval", "expense-2: a yacht: no decision in time, passed to the next manager"),
     ("order", "order-1 ended: a good book shipped with the red bicycle, parcel 2, receipt 1"),
     ("saga", "Grace stays at home: no car: sold out"),
     ("sessions_and_tags", "split in the office, all chapters on one gpu node"),
@@ -27,7 +27,7 @@ fn every_example_has_a_key_line() {
 }
 
 #[test]
-fn every_example_ends_by_itself_and_shows_its_idea() {
+fn every_example_ends_by_itself_and_prints_its_key_line() {
     for (name, key_line) in KEY_LINES {
         // A folder of its own: `order` puts its database where it is run.
         let folder = tempfile::tempdir().unwrap();

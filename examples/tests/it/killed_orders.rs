@@ -1,4 +1,4 @@
-//! `kill -9` at any moment: the next run goes on, and nothing happened twice.
+//! `kill -9` at any moment: the next run continues the order, and nothing is recorded twice.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -15,8 +15,8 @@ use crate::built;
 const ORDERS: usize = 20;
 const HITS_MIN: usize = 15;
 const PACE_MS: &str = "250";
-const GOES_ON_WITHIN: Duration = Duration::from_secs(3);
-/// The same moments in every run, unless others are asked for.
+const CONTINUES_WITHIN: Duration = Duration::from_secs(3);
+/// The same moments in every run, unless EVERTURN_PROOF_SEED is set.
 const DEFAULT_SEED: u64 = 2026;
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -41,7 +41,7 @@ fn killed_orders_go_on_and_nothing_is_recorded_twice() {
         hits += usize::from(hit);
         println!(
             "order {number}: killed after {kill_after:?}, {}",
-            if hit { "while it ran" } else { "at rest" }
+            if hit { "while it ran" } else { "before or after it ran" }
         );
         order.check(&history, hit.then_some(began_again_ms));
     }
@@ -49,7 +49,7 @@ fn killed_orders_go_on_and_nothing_is_recorded_twice() {
     assert!(hits >= HITS_MIN, "only {hits} of {ORDERS} kills hit a running order (seed {seed})");
 }
 
-/// Where one order is made, in a folder of its own.
+/// One order in a folder of its own.
 struct Shop {
     program: PathBuf,
     folder: TempDir,
@@ -79,10 +79,10 @@ impl Shop {
             .unwrap()
     }
 
-    /// Runs the order and kills it after this time, as `kill -9` does. Tells when that was.
+    /// Runs the order, kills it after this time as `kill -9` does, and returns when that was.
     fn kill_after(&self, time: Duration) -> u64 {
         let mut process = self.start();
-        // The moment is what is tested here: nothing is waited for.
+        // The moment of the kill is what is tested: there is no condition to wait for.
         std::thread::sleep(time);
         let killed_ms = now_ms();
         process.kill().unwrap();
@@ -110,7 +110,7 @@ impl Shop {
         read_history(&self.database(), &self.id)
     }
 
-    /// One terminal event, one outcome per activity, one charge; and if it was killed while it ran, it went on soon.
+    /// One terminal event, one outcome per activity, one charge. An order killed while it ran continued soon.
     fn check(&self, history: &[Event], began_again_ms: Option<u64>) {
         let id = &self.id;
         let terminal = history.iter().filter(|event| event.is_terminal()).count();
@@ -137,7 +137,7 @@ impl Shop {
             let first = history.iter().map(|event| event.timestamp_ms).find(|time| *time >= began_again_ms);
             let waited =
                 Duration::from_millis(first.expect("it ended after it was run again") - began_again_ms);
-            assert!(waited <= GOES_ON_WITHIN, "{id} went on only after {waited:?}: {history:#?}");
+            assert!(waited <= CONTINUES_WITHIN, "{id} continued only after {waited:?}: {history:#?}");
         }
     }
 
@@ -148,7 +148,7 @@ impl Shop {
     }
 }
 
-/// How long a fresh order takes when nobody kills it.
+/// How long a new order takes when it is not killed.
 fn undisturbed_run() -> Duration {
     let order = Shop::open(0);
     let began = Instant::now();

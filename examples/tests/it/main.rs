@@ -1,4 +1,4 @@
-//! Every example is run as the process that a reader would run.
+//! Runs every example as a process.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, missing_docs)]
 
 mod built;

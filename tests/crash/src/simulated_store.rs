@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use everturn::providers::{Clock, LockKind, Provider, ProviderError};
 use everturn_proof::is_cruel;
 use everturn_simulation::{Fault, Opened, Plan, SeededRandom, Standing, Store};
+use everturn_sqlite::testing::{self, Environment};
 use everturn_sqlite::{SqliteOptions, SqliteProvider, Synchronous};
 use rusqlite::{Connection, OpenFlags, OptionalExtension};
 use tempfile::TempDir;
@@ -142,12 +143,11 @@ impl Store for SimulatedStore {
             synchronous: self.synchronous,
             clock: Arc::clone(&self.clock),
             batch_operations_max: self.batch_operations_max,
-            vfs: Some(self.vfs.name().to_owned()),
-            writer_in_task: true,
             ..SqliteOptions::default()
         };
+        let environment = Environment { vfs: Some(self.vfs.name().to_owned()), writer_in_task: true };
         let url = format!("sqlite:{}", self.file.display());
-        match SqliteProvider::new(&url, Some(options)).await {
+        match testing::open(&url, options, environment).await {
             Ok(provider) => {
                 let provider = Arc::new(provider);
                 let mut state = self.state();
@@ -281,6 +281,6 @@ impl Opened for OpenedFile {
 
     async fn kill(&self) {
         let _guard = self.open_close.lock().await;
-        self.provider.kill().await;
+        testing::kill(&self.provider).await;
     }
 }

@@ -12,11 +12,12 @@ use crate::action::Action;
 use crate::codec;
 use crate::combinators::Either2;
 use crate::future::{DurableFuture, ScheduleKind, result};
+use crate::replay_state::ReplayState;
 use crate::retry::RetryPolicy;
 
-/// An activity call: what to run, where, and the line that asked for it.
+/// An activity call and its source location.
 #[derive(Clone)]
-struct Call {
+struct ActivityCall {
     name: String,
     input: String,
     session_id: Option<String>,
@@ -24,7 +25,7 @@ struct Call {
 }
 
 impl OrchestrationContext {
-    /// Runs an activity. Its failure comes as the text of the error.
+    /// Runs an activity. If it fails, the future returns the text of the error.
     ///
     /// ```
     /// use everturn_core::OrchestrationContext;
@@ -42,7 +43,7 @@ impl OrchestrationContext {
         name: impl Into<String>,
         input: impl Into<String>,
     ) -> DurableFuture<Result<String, String>> {
-        self.call(Call::new(name, input, None))
+        self.call(ActivityCall::new(name, input, None))
     }
 
     /// Runs an activity with typed input and output.
@@ -64,7 +65,7 @@ impl OrchestrationContext {
         name: impl Into<String>,
         input: &In,
     ) -> DurableFuture<Result<Out, String>> {
-        self.call(Call::new(name, encoded(input), None)).map(decoded)
+        self.call(ActivityCall::new(name, encoded(input), None)).map(decoded)
     }
 
     /// Runs an activity on the worker that owns the session.
@@ -73,7 +74,7 @@ impl OrchestrationContext {
     /// use everturn_core::OrchestrationContext;
     ///
     /// async fn transcode(ctx: OrchestrationContext, film: String) -> Result<String, String> {
-    ///     // The second finds the file where the first has left it: on the same worker.
+    ///     // Both run on the same worker, so that the second activity finds the file of the first.
     ///     let session = format!("film-{film}");
     ///     let file = ctx.schedule_activity_on_session("Download", film, session.clone()).await?;
     ///     ctx.schedule_activity_on_session("Encode", file, session).await
@@ -86,7 +87,7 @@ impl OrchestrationContext {
         input: impl Into<String>,
         session_id: impl Into<String>,
     ) -> DurableFuture<Result<String, String>> {
-        self.call(Call::new(name, input, Some(session_id.into())))
+        self.call(ActivityCall::new(name, input, Some(session_id.into())))
     }
 
     /// Runs an activity on the worker that owns the session, with typed input and output.
@@ -100,10 +101,10 @@ impl OrchestrationContext {
         input: &In,
         session_id: impl Into<String>,
     ) -> DurableFuture<Result<Out, String>> {
-        self.call(Call::new(name, encoded(input), Some(session_id.into()))).map(decoded)
+        self.call(ActivityCall::new(name, encoded(input), Some(session_id.into()))).map(decoded)
     }
 
-    /// Runs an activity until it succeeds or the policy gives up; then the last error is returned.
+    /// Runs an activity until it succeeds or the policy allows no further attempt; then it returns the last error.
     ///
     /// ```
     /// use std::time::Duration;
@@ -121,7 +122,7 @@ impl OrchestrationContext {
         input: impl Into<String>,
         policy: RetryPolicy,
     ) -> impl Future<Output = Result<String, String>> {
-        self.retry(Call::new(name, input, None), policy)
+        self.retry(ActivityCall::new(name, input, None), policy)
     }
 
     /// [`schedule_activity_with_retry`](Self::schedule_activity_with_retry) with typed input and output.
@@ -135,7 +136,7 @@ impl OrchestrationContext {
         input: &In,
         policy: RetryPolicy,
     ) -> impl Future<Output = Result<Out, String>> {
-        let attempts = self.retry(Call::new(name, encoded(input), None), policy);
+        let attempts = self.retry(ActivityCall::new(name, encoded(input), None), policy);
         async move { decoded(attempts.await) }
     }
 
@@ -148,7 +149,7 @@ impl OrchestrationContext {
         policy: RetryPolicy,
         session_id: impl Into<String>,
     ) -> impl Future<Output = Result<String, String>> {
-        self.retry(Call::new(name, input, Some(session_id.into())), policy)
+        self.retry(ActivityCall::new(name, input, Some(session_id.into())), policy)
     }
 
     /// [`schedule_activity_with_retry_on_session`](Self::schedule_activity_with_retry_on_session) with typed input and
@@ -167,31 +168,26 @@ impl OrchestrationContext {
         policy: RetryPolicy,
         session_id: impl Into<String>,
     ) -> impl Future<Output = Result<Out, String>> {
-        let attempts = self.retry(Call::new(name, encoded(input), Some(session_id.into())), policy);
+        let attempts = self.retry(ActivityCall::new(name, encoded(input), Some(session_id.into())), policy);
         async move { decoded(attempts.await) }
     }
 
     /// Runs one of the engine's own activities.
     #[track_caller]
     pub(super) fn system_call(&self, name: &str, input: String) -> DurableFuture<Result<String, String>> {
-        self.call(Call::new(name, input, None))
+        self.call(ActivityCall::new(name, input, None))
     }
 
-    fn call(&self, call: Call) -> DurableFuture<Result<String, String>> {
-        let Call { name, input, session_id, location } = call;
+    fn call(&self, call: ActivityCall) -> DurableFuture<Result<String, String>> {
+        let ActivityCall { name, input, session_id, location } = call;
         let kind = ScheduleKind::Activity { name: name.clone() };
-        let scheduled = self.exchange.emit_for_result(location, |_| Action::Activity {
-            name,
-            input,
-            session_id,
-            tag: None,
-        });
-        DurableFuture::scheduled(&self.exchange, kind, scheduled, result)
+        let action = |_: &mut ReplayState| Action::Activity { name, input, session_id, tag: None };
+        DurableFuture::emit(&self.shared, kind, location, action, result)
     }
 
     fn retry(
         &self,
-        call: Call,
+        call: ActivityCall,
         policy: RetryPolicy,
     ) -> impl Future<Output = Result<String, String>> + Send + use<> {
         let ctx = self.clone();
@@ -219,9 +215,13 @@ impl OrchestrationContext {
         }
     }
 
-    /// One attempt against its deadline; the outer error ends the retries. The timer is asked for after the activity,
-    /// when the race first looks at it.
-    async fn attempt_within(&self, call: Call, timeout: Duration) -> Result<Result<String, String>, String> {
+    /// One attempt with a deadline; the outer error ends the retries. The timer is scheduled after the activity, when
+    /// the race first polls it.
+    async fn attempt_within(
+        &self,
+        call: ActivityCall,
+        timeout: Duration,
+    ) -> Result<Result<String, String>, String> {
         let location = call.location;
         let activity = self.call(call);
         let deadline = async { self.timer(timeout, location).await };
@@ -232,14 +232,17 @@ impl OrchestrationContext {
     }
 }
 
-impl Call {
+impl ActivityCall {
     #[track_caller]
     fn new(name: impl Into<String>, input: impl Into<String>, session_id: Option<String>) -> Self {
         Self { name: name.into(), input: input.into(), session_id, location: Location::caller() }
     }
 }
 
-/// The payload of a typed input; a value that cannot be serialised is a mistake in the orchestration.
+/// The payload of a typed input.
+///
+/// # Panics
+/// If the value cannot be serialised: a mistake in the orchestration.
 #[track_caller]
 pub(super) fn encoded<In: Serialize>(input: &In) -> String {
     codec::encode(input).unwrap_or_else(|error| panic!("input cannot be serialised: {error}"))

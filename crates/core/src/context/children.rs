@@ -1,4 +1,4 @@
-//! Child orchestrations, and orchestrations started on their own.
+//! Child orchestrations and detached orchestrations.
 
 use std::panic::Location;
 
@@ -8,9 +8,9 @@ use serde::de::DeserializeOwned;
 use super::OrchestrationContext;
 use super::activities::{decoded, encoded};
 use crate::action::Action;
-use crate::exchange::Outcome;
 use crate::future::{DurableFuture, ScheduleKind, result};
 use crate::ids::{is_auto_generated_sub_orch_id, uses_reserved_marker};
+use crate::replay_state::{FutureResult, ReplayState};
 
 impl OrchestrationContext {
     /// Runs a child orchestration under a generated id.
@@ -33,13 +33,13 @@ impl OrchestrationContext {
         self.child(name.into(), None, None, input.into())
     }
 
-    /// Runs a child orchestration under an id of your own.
+    /// Runs a child orchestration under an explicit id.
     ///
     /// ```
     /// use everturn_core::OrchestrationContext;
     ///
     /// async fn order(ctx: OrchestrationContext, id: String) -> Result<String, String> {
-    ///     // Others can reach the child under this id: with signals, queries, a cancellation.
+    ///     // Clients can signal, query and cancel the child under this id.
     ///     ctx.schedule_sub_orchestration_with_id("Ship", format!("parcel-of-{id}"), id).await
     /// }
     /// ```
@@ -64,7 +64,7 @@ impl OrchestrationContext {
         self.child(name.into(), version, None, input.into())
     }
 
-    /// Runs an exact version of a child orchestration under an id of your own.
+    /// Runs an exact version of a child orchestration under an explicit id.
     #[track_caller]
     pub fn schedule_sub_orchestration_versioned_with_id(
         &self,
@@ -89,7 +89,7 @@ impl OrchestrationContext {
         self.child(name.into(), None, None, encoded(input)).map(decoded)
     }
 
-    /// Runs a child orchestration under an id of your own, with typed input and output.
+    /// Runs a child orchestration under an explicit id, with typed input and output.
     ///
     /// # Panics
     /// If the input cannot be serialised.
@@ -103,7 +103,7 @@ impl OrchestrationContext {
         self.child(name.into(), None, Some(instance.into()), encoded(input)).map(decoded)
     }
 
-    /// Starts an orchestration that lives on its own; nobody waits for it.
+    /// Starts a detached orchestration: it has no parent, and its result goes to no orchestration.
     ///
     /// # Panics
     /// If the id looks like that of a generated child.
@@ -140,7 +140,7 @@ impl OrchestrationContext {
         self.detached(name.into(), None, instance.into(), encoded(input));
     }
 
-    /// Starts an exact version of an orchestration that lives on its own.
+    /// Starts an exact version of a detached orchestration.
     ///
     /// # Panics
     /// If the id looks like that of a generated child.
@@ -178,20 +178,13 @@ impl OrchestrationContext {
         instance: Option<String>,
         input: String,
     ) -> DurableFuture<Result<String, String>> {
+        let kind = ScheduleKind::SubOrchestration { token: 0 };
         if let Some(id) = instance.as_deref().filter(|id| is_auto_generated_sub_orch_id(id)) {
             let refusal = format!("child instance id '{id}' begins with the reserved marker 'sub::'");
-            let kind = ScheduleKind::SubOrchestration { token: 0 };
-            return DurableFuture::known(kind, Outcome::Failed(refusal), result);
+            return DurableFuture::known(kind, FutureResult::Failed(refusal), result);
         }
-        let scheduled = self.exchange.emit_for_result(Location::caller(), |_| Action::SubOrchestration {
-            name,
-            version,
-            instance,
-            input,
-        });
-        let kind =
-            ScheduleKind::SubOrchestration { token: scheduled.as_ref().map_or(0, |(token, _)| *token) };
-        DurableFuture::scheduled(&self.exchange, kind, scheduled, result)
+        let action = |_: &mut ReplayState| Action::SubOrchestration { name, version, instance, input };
+        DurableFuture::emit(&self.shared, kind, Location::caller(), action, result)
     }
 
     #[track_caller]
@@ -200,6 +193,11 @@ impl OrchestrationContext {
             !uses_reserved_marker(&instance),
             "instance id '{instance}' uses the reserved sub-orchestration marker 'sub::'"
         );
-        self.exchange.emit(Location::caller(), |_| Action::StartDetached { name, version, instance, input });
+        self.shared.emit(Location::caller(), None, |_| Action::StartDetached {
+            name,
+            version,
+            instance,
+            input,
+        });
     }
 }

@@ -10,8 +10,8 @@ use super::activities::encoded;
 use crate::action::Action;
 
 impl OrchestrationContext {
-    /// Ends this execution and begins the next with a fresh history and this input, at the registry's version. Takes
-    /// effect when called; the returned future never ends.
+    /// Ends this execution and begins the next with an empty history and this input, at the version that the registry
+    /// chooses. The call itself takes effect; the returned future never ends.
     ///
     /// ```
     /// use std::time::Duration;
@@ -21,7 +21,7 @@ impl OrchestrationContext {
     ///     let number: u64 = round.parse().unwrap_or(0);
     ///     ctx.schedule_activity("CleanUp", round).await?;
     ///     ctx.schedule_timer(Duration::from_secs(3600)).await;
-    ///     // A loop that never ends needs a history that does not grow.
+    ///     // An endless loop would let the history grow without bound.
     ///     ctx.continue_as_new((number + 1).to_string()).await
     /// }
     /// ```
@@ -51,7 +51,7 @@ impl OrchestrationContext {
 
     #[track_caller]
     fn successor(&self, input: String, version: Option<String>) -> Pending<Result<String, String>> {
-        self.exchange.emit(Location::caller(), |state| {
+        self.shared.emit(Location::caller(), None, |state| {
             state.continue_as_new_asked = true;
             Action::ContinueAsNew { input, version }
         });

@@ -1,4 +1,4 @@
-//! What an orchestration says of itself.
+//! The custom status of an instance.
 
 use std::panic::Location;
 
@@ -31,12 +31,12 @@ impl OrchestrationContext {
 
     /// The custom status as this execution last set it, or as it was carried over.
     pub fn get_custom_status(&self) -> Option<String> {
-        self.exchange.state().custom_status.clone()
+        self.shared.lock().custom_status.clone()
     }
 
     #[track_caller]
     fn change_custom_status(&self, status: Option<String>) {
-        self.exchange.emit(Location::caller(), |state| {
+        self.shared.emit(Location::caller(), None, |state| {
             state.custom_status.clone_from(&status);
             Action::SetCustomStatus { status }
         });

@@ -1,4 +1,4 @@
-//! Waiting for the outside world: positional signals and queues.
+//! Positional signals and queues.
 
 use std::future::Future;
 use std::panic::Location;
@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use super::OrchestrationContext;
 use crate::action::Action;
 use crate::codec;
-use crate::future::{DurableFuture, ScheduleKind, data};
+use crate::future::{DurableFuture, ScheduleKind, payload};
 
 impl OrchestrationContext {
     /// Waits for a signal. The n-th wait on a name gets the n-th signal that found a wait open; a signal that finds
@@ -26,12 +26,11 @@ impl OrchestrationContext {
     pub fn schedule_wait(&self, name: impl Into<String>) -> DurableFuture<String> {
         let name = name.into();
         let kind = ScheduleKind::ExternalWait { event_name: name.clone() };
-        let scheduled = self.exchange.emit_for_result(Location::caller(), |_| Action::Wait { name });
-        DurableFuture::scheduled(&self.exchange, kind, scheduled, data)
+        DurableFuture::emit(&self.shared, kind, Location::caller(), |_| Action::Wait { name }, payload)
     }
 
-    /// [`schedule_wait`](Self::schedule_wait) with a typed payload; one that does not fit panics, which fails the
-    /// orchestration.
+    /// [`schedule_wait`](Self::schedule_wait) with a typed payload. A payload that cannot be decoded panics, which
+    /// fails the orchestration.
     #[track_caller]
     pub fn schedule_wait_typed<T: DeserializeOwned + Send + 'static>(
         &self,
@@ -56,14 +55,11 @@ impl OrchestrationContext {
     /// ```
     #[track_caller]
     pub fn dequeue_event(&self, queue: impl Into<String>) -> DurableFuture<String> {
-        let name = queue.into();
-        let kind = ScheduleKind::QueueDequeue { event_name: name.clone() };
-        let token = self.exchange.emit_dequeue(Location::caller(), name);
-        DurableFuture::dequeue(&self.exchange, kind, token, data)
+        DurableFuture::emit_dequeue(&self.shared, Location::caller(), queue.into(), payload)
     }
 
-    /// [`dequeue_event`](Self::dequeue_event) with a typed payload; one that does not fit panics, which fails the
-    /// orchestration.
+    /// [`dequeue_event`](Self::dequeue_event) with a typed payload. A payload that cannot be decoded panics, which
+    /// fails the orchestration.
     ///
     /// ```
     /// use everturn_core::OrchestrationContext;

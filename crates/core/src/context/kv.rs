@@ -1,4 +1,4 @@
-//! The instance's own key-value store.
+//! The key-value store of the instance.
 
 use std::collections::HashMap;
 use std::panic::Location;
@@ -29,7 +29,7 @@ impl OrchestrationContext {
     #[track_caller]
     pub fn set_kv_value(&self, key: impl Into<String>, value: impl Into<String>) {
         let (key, value) = (key.into(), value.into());
-        self.exchange.emit(Location::caller(), |state| {
+        self.shared.emit(Location::caller(), None, |state| {
             let last_updated_at_ms = state.last_event_ms;
             state.kv.insert(key.clone(), KvEntry { value: value.clone(), last_updated_at_ms });
             Action::SetKv { key, value, last_updated_at_ms }
@@ -59,7 +59,7 @@ impl OrchestrationContext {
 
     /// The value of a key.
     pub fn get_kv_value(&self, key: &str) -> Option<String> {
-        self.exchange.state().kv.get(key).map(|entry| entry.value.clone())
+        self.shared.lock().kv.get(key).map(|entry| entry.value.clone())
     }
 
     /// The value of a key, read as JSON.
@@ -72,25 +72,25 @@ impl OrchestrationContext {
 
     /// All keys and their values.
     pub fn get_kv_all_values(&self) -> HashMap<String, String> {
-        let state = self.exchange.state();
+        let state = self.shared.lock();
         state.kv.iter().map(|(key, entry)| (key.clone(), entry.value.clone())).collect()
     }
 
     /// All keys, sorted.
     pub fn get_kv_all_keys(&self) -> Vec<String> {
-        self.exchange.state().kv.keys().cloned().collect()
+        self.shared.lock().kv.keys().cloned().collect()
     }
 
     /// How many keys there are.
     pub fn get_kv_length(&self) -> usize {
-        self.exchange.state().kv.len()
+        self.shared.lock().kv.len()
     }
 
     /// Removes a key.
     #[track_caller]
     pub fn clear_kv_value(&self, key: impl Into<String>) {
         let key = key.into();
-        self.exchange.emit(Location::caller(), |state| {
+        self.shared.emit(Location::caller(), None, |state| {
             state.kv.remove(&key);
             Action::ClearKv { key }
         });
@@ -99,21 +99,20 @@ impl OrchestrationContext {
     /// Removes all keys.
     #[track_caller]
     pub fn clear_all_kv_values(&self) {
-        self.exchange.emit(Location::caller(), |state| {
+        self.shared.emit(Location::caller(), None, |state| {
             state.kv.clear();
             Action::ClearAllKv
         });
     }
 
-    /// Removes every key that was last written before this moment (milliseconds since the epoch), in key order;
-    /// returns how many.
+    /// Removes every key that was last written before this time (milliseconds since the epoch), in key order. Returns how
+    /// many keys it removed.
     #[track_caller]
     pub fn prune_kv_values_updated_before(&self, updated_before_ms: u64) -> usize {
-        let old = self.exchange.change(|state| {
-            let old = state.kv.iter().filter(|(_, entry)| entry.last_updated_at_ms < updated_before_ms);
-            old.map(|(key, _)| key.clone()).collect::<Vec<_>>()
-        });
-        let old = old.unwrap_or_default();
+        let Some(state) = self.shared.during_poll() else { return 0 };
+        let old = state.kv.iter().filter(|(_, entry)| entry.last_updated_at_ms < updated_before_ms);
+        let old: Vec<String> = old.map(|(key, _)| key.clone()).collect();
+        drop(state);
         let pruned = old.len();
         for key in old {
             self.clear_kv_value(key);
@@ -121,7 +120,7 @@ impl OrchestrationContext {
         pruned
     }
 
-    /// Reads a key of another instance as it is now; the answer is recorded.
+    /// Reads a key of another instance. The value is recorded, so that replay returns the same one.
     ///
     /// ```
     /// use everturn_core::OrchestrationContext;
@@ -156,7 +155,7 @@ impl OrchestrationContext {
             .map(move |answer| answer?.map(|value| from_json(&key, &value)).transpose())
     }
 
-    /// Always `None`; figures about an instance come from the client.
+    /// Always `None`: ask the client for the statistics of an instance.
     pub fn get_system_stats(&self) -> Option<SystemStats> {
         None
     }

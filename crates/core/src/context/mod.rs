@@ -1,8 +1,8 @@
-//! The handle that orchestration code talks to.
+//! [`OrchestrationContext`], the handle through which orchestration code calls the engine.
 
 use std::sync::Arc;
 
-use crate::exchange::Exchange;
+use crate::replay_state::SharedState;
 
 mod activities;
 mod children;
@@ -14,10 +14,10 @@ mod system_calls;
 mod timers;
 mod tracing_calls;
 
-/// The handle that orchestration code talks to: cheap to clone, valid inside the orchestration it was given to.
+/// The handle through which orchestration code calls the engine: cheap to clone, valid inside its orchestration.
 ///
-/// Everything an orchestration does to the world goes through it and is recorded. Between two awaits of durable futures
-/// the code must be deterministic: no clock, no randomness, no I/O of its own.
+/// Every effect of an orchestration goes through it and is recorded. Between two awaits of durable futures the code must
+/// be deterministic: it reads no clock, draws no random numbers and does no I/O.
 ///
 /// ```
 /// use std::time::Duration;
@@ -29,43 +29,39 @@ mod tracing_calls;
 ///     let deadline = ctx.schedule_timer(Duration::from_secs(3 * 24 * 3600));
 ///     match ctx.select2(approved, deadline).await {
 ///         Either2::First(by) => ctx.schedule_activity("Pay", format!("{request} approved by {by}")).await,
-///         Either2::Second(()) => Err("nobody answered".into()),
+///         Either2::Second(()) => Err("no answer within three days".into()),
 ///     }
 /// }
 /// ```
 #[derive(Clone)]
 pub struct OrchestrationContext {
-    pub(crate) exchange: Arc<Exchange>,
+    pub(crate) shared: Arc<SharedState>,
 }
 
 impl OrchestrationContext {
-    pub(crate) fn new(exchange: Arc<Exchange>) -> Self {
-        Self { exchange }
-    }
-
     /// The id of this instance.
     pub fn instance_id(&self) -> String {
-        self.exchange.state().identity.instance.clone()
+        self.shared.lock().identity.instance.clone()
     }
 
     /// Which execution of the instance this is; the first is 1.
     pub fn execution_id(&self) -> u64 {
-        self.exchange.state().identity.execution_id
+        self.shared.lock().identity.execution_id
     }
 
     /// The registered name of this orchestration.
     pub fn orchestration_name(&self) -> String {
-        self.exchange.state().identity.orchestration_name.clone()
+        self.shared.lock().identity.orchestration_name.clone()
     }
 
     /// The version of the handler that runs.
     pub fn orchestration_version(&self) -> String {
-        self.exchange.state().identity.orchestration_version.clone()
+        self.shared.lock().identity.orchestration_version.clone()
     }
 
-    /// Whether the code is going through what it did before, rather than something new.
+    /// Whether the code is being replayed: it repeats what history records.
     pub fn is_replaying(&self) -> bool {
-        self.exchange.state().replaying
+        self.shared.lock().replaying
     }
 
     /// Always `false`; kept for programs that ask.

@@ -1,4 +1,4 @@
-//! What is random or changes with time, recorded so that it replays.
+//! Random ids and the current time, recorded so that replay returns the same values.
 
 use std::future::Future;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

@@ -1,4 +1,4 @@
-//! Sleeping for seconds or months.
+//! Durable timers.
 
 use std::panic::Location;
 use std::time::Duration;
@@ -6,10 +6,9 @@ use std::time::Duration;
 use super::OrchestrationContext;
 use crate::action::Action;
 use crate::future::{DurableFuture, ScheduleKind};
-use crate::{Bug, planted};
 
 impl OrchestrationContext {
-    /// Sleeps durably: the timer goes on while no process runs. Dropping it costs nothing.
+    /// Waits for a durable timer. The timer runs on while no process runs. Dropping it records nothing.
     ///
     /// ```
     /// use std::time::Duration;
@@ -26,17 +25,14 @@ impl OrchestrationContext {
     }
 
     pub(super) fn timer(&self, delay: Duration, location: &'static Location<'static>) -> DurableFuture<()> {
-        let scheduled = self.exchange.emit_for_result(location, |state| Action::Timer {
-            fire_at_ms: state
-                .now_ms
-                .saturating_add(whole_ms_rounded_up(delay))
-                .saturating_sub(u64::from(planted(Bug::TimerEarly))),
-        });
-        DurableFuture::scheduled(&self.exchange, ScheduleKind::Timer, scheduled, |_| ())
+        // A timer never fires early: a started millisecond counts as a whole one.
+        let delay_ms = u64::try_from(delay.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
+        DurableFuture::emit(
+            &self.shared,
+            ScheduleKind::Timer,
+            location,
+            |state| Action::Timer { fire_at_ms: state.now_ms.saturating_add(delay_ms) },
+            |_| (),
+        )
     }
-}
-
-/// A timer never fires early: a started millisecond counts as a whole one.
-fn whole_ms_rounded_up(delay: Duration) -> u64 {
-    u64::try_from(delay.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }

@@ -1,4 +1,4 @@
-//! Log lines of an orchestration, written once rather than with every replay.
+//! Log lines of an orchestration, written once and not again by replay.
 
 use super::OrchestrationContext;
 
@@ -6,7 +6,7 @@ macro_rules! trace_at {
     ($ctx:expr, $level:ident, $message:expr $(, $field:ident)?) => {{
         let message = $message;
         let identity = {
-            let state = $ctx.exchange.state();
+            let state = $ctx.shared.lock();
             if state.replaying {
                 return;
             }

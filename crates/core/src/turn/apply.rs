@@ -1,173 +1,164 @@
-//! Applying one event to the code: the same for a recorded event and for one that was just made.
+//! Applying one event to the code: the same for a recorded event and for a new one.
 
 use tracing::warn;
 
 use super::Execution;
-use super::finalise::cancellation_of;
-use super::matching::{fits, mismatch, nothing_asked, was_refused};
-use crate::action::{Action, Emitted};
-use crate::exchange::Outcome;
+use super::cancellation::{CancelReason, cancellation_of};
+use super::history_index::CompletableKind;
+use super::matching::{fits, mismatch, no_action};
+use crate::action::{Action, EmittedAction};
+use crate::replay_state::FutureResult;
 use crate::{ErrorDetails, Event, EventKind};
-
-/// The reason of a cancellation that the code caused by dropping a future.
-pub(super) const DROPPED_FUTURE: &str = "dropped_future";
-
-/// What a schedule event was bound to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum OpenKind {
-    Activity,
-    Timer,
-    SubOrchestration,
-}
 
 /// A schedule that waits for its completion.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Open {
-    kind: OpenKind,
+pub(super) struct OpenSchedule {
+    kind: CompletableKind,
     token: u64,
 }
 
 impl Execution {
-    /// Applies one event. `next` is the event after it, which tells a refused call. Returns the action that a schedule
-    /// event took from the line.
+    /// Applies one event. `next` is the event after it, which shows whether a call was refused. Returns the emitted
+    /// action that the event records, if it records one.
     pub(super) fn apply(
         &mut self,
         event: &Event,
         next: Option<&Event>,
-    ) -> Result<Option<Emitted>, ErrorDetails> {
-        let taken = self.apply_kind(event, next)?;
-        self.exchange.state().last_event_ms = event.timestamp_ms;
-        Ok(taken)
-    }
-
-    fn apply_kind(&mut self, event: &Event, next: Option<&Event>) -> Result<Option<Emitted>, ErrorDetails> {
+    ) -> Result<Option<EmittedAction>, ErrorDetails> {
+        let mut taken = None;
         match &event.kind {
             EventKind::OrchestrationStarted { .. }
             | EventKind::OrchestrationCompleted { .. }
             | EventKind::OrchestrationFailed { .. }
             | EventKind::OrchestrationContinuedAsNew { .. }
-            | EventKind::OrchestrationCancelRequested { .. } => Ok(None),
-            EventKind::ActivityScheduled { .. } => self.apply_schedule(event, next, Some(OpenKind::Activity)),
-            EventKind::TimerCreated { .. } => self.apply_schedule(event, next, Some(OpenKind::Timer)),
+            | EventKind::OrchestrationCancelRequested { .. } => {}
+            EventKind::ActivityScheduled { .. } => {
+                taken = Some(self.apply_schedule(event, next, Some(CompletableKind::Activity))?);
+            }
+            EventKind::TimerCreated { .. } => {
+                taken = Some(self.apply_schedule(event, next, Some(CompletableKind::Timer))?);
+            }
             EventKind::SubOrchestrationScheduled { .. } => {
-                self.apply_schedule(event, next, Some(OpenKind::SubOrchestration))
+                taken = Some(self.apply_schedule(event, next, Some(CompletableKind::SubOrchestration))?);
             }
             EventKind::ExternalSubscribed { .. } | EventKind::OrchestrationChained { .. } => {
-                self.apply_schedule(event, next, None)
+                taken = Some(self.apply_schedule(event, next, None)?);
             }
             EventKind::QueueSubscribed { .. } => {
-                let taken = self.apply_schedule(event, next, None)?;
+                taken = Some(self.apply_schedule(event, next, None)?);
                 self.must_poll = true;
-                Ok(taken)
             }
-            EventKind::CustomStatusUpdated { .. }
-            | EventKind::KeyValueSet { .. }
-            | EventKind::KeyValuesCleared => self.apply_without_result(event),
-            EventKind::KeyValueCleared { key } => self.apply_clear(event, key),
+            EventKind::CustomStatusUpdated { .. } => {
+                taken = self.apply_state_change(event, "custom status mismatch")?;
+            }
+            EventKind::KeyValueSet { .. } => taken = self.apply_state_change(event, "kv set mismatch")?,
+            EventKind::KeyValuesCleared => taken = self.apply_state_change(event, "kv clear_all mismatch")?,
+            EventKind::KeyValueCleared { .. } => taken = self.apply_clear(event)?,
             EventKind::ActivityCompleted { result } => {
-                self.complete(event, OpenKind::Activity, Outcome::Value(result.clone()))
+                self.complete(event, CompletableKind::Activity, FutureResult::Value(result.clone()))?;
             }
             EventKind::ActivityFailed { details } => {
-                self.complete(event, OpenKind::Activity, Outcome::Failed(details.display_message()))
+                let failed = FutureResult::Failed(details.display_message());
+                self.complete(event, CompletableKind::Activity, failed)?;
             }
-            EventKind::TimerFired { .. } => self.complete(event, OpenKind::Timer, Outcome::Fired),
+            EventKind::TimerFired { .. } => {
+                self.complete(event, CompletableKind::Timer, FutureResult::Fired)?;
+            }
             EventKind::SubOrchestrationCompleted { result } => {
-                self.complete(event, OpenKind::SubOrchestration, Outcome::Value(result.clone()))
+                let value = FutureResult::Value(result.clone());
+                self.complete(event, CompletableKind::SubOrchestration, value)?;
             }
             EventKind::SubOrchestrationFailed { details } => {
-                self.complete(event, OpenKind::SubOrchestration, Outcome::Failed(details.display_message()))
+                let failed = FutureResult::Failed(details.display_message());
+                self.complete(event, CompletableKind::SubOrchestration, failed)?;
             }
             EventKind::ExternalEvent { name, data } => self.apply_signal(name, data),
             EventKind::QueueEventDelivered { name, data } => {
-                self.exchange.state().queues.arrive(name, data);
+                self.shared.lock().queues.arrive(name, data);
                 self.must_poll = true;
-                Ok(None)
             }
             EventKind::ActivityCancelRequested { .. }
             | EventKind::SubOrchestrationCancelRequested { .. }
             | EventKind::ExternalSubscribedCancelled { .. }
-            | EventKind::QueueSubscriptionCancelled { .. } => {
-                self.cancelled(event);
-                Ok(None)
-            }
+            | EventKind::QueueSubscriptionCancelled { .. } => self.apply_cancellation(event),
         }
+        self.shared.lock().last_event_ms = event.timestamp_ms;
+        Ok(taken)
     }
 
+    /// Takes the action that a schedule event records and binds its future to the event.
     fn apply_schedule(
         &mut self,
         event: &Event,
         next: Option<&Event>,
-        opens: Option<OpenKind>,
-    ) -> Result<Option<Emitted>, ErrorDetails> {
-        let emitted = self.line.pop_front().ok_or_else(|| nothing_asked(event))?;
-        if !fits(&emitted.action, &event.kind, was_refused(event, next)) {
-            return Err(mismatch(&emitted, event));
+        opens: Option<CompletableKind>,
+    ) -> Result<EmittedAction, ErrorDetails> {
+        let emitted = self.emitted.pop_front().ok_or_else(|| no_action(event))?;
+        if !fits(&emitted.action, event, next) {
+            return Err(mismatch("schedule mismatch", &emitted, event));
         }
-        self.exchange.state().bind(emitted.token, event.event_id, &emitted.action);
+        self.shared.lock().bind(emitted.token, event.event_id, &emitted.action);
         if let Some(kind) = opens {
-            self.open.insert(event.event_id, Open { kind, token: emitted.token });
+            self.open_schedules.insert(event.event_id, OpenSchedule { kind, token: emitted.token });
         }
-        Ok(Some(emitted))
+        Ok(emitted)
     }
 
-    /// Status and key-value events: the code's own call already changed the state. A history that has one where the
-    /// code asks for nothing is tolerated.
-    fn apply_without_result(&mut self, event: &Event) -> Result<Option<Emitted>, ErrorDetails> {
-        let Some(emitted) = self.line.pop_front() else { return Ok(None) };
-        if fits(&emitted.action, &event.kind, false) {
-            Ok(Some(emitted))
-        } else {
-            Err(mismatch(&emitted, event))
-        }
-    }
-
-    /// Clears that stand together may have been recorded in another order.
-    fn apply_clear(&mut self, event: &Event, key: &str) -> Result<Option<Emitted>, ErrorDetails> {
-        let run = self.line.iter().take_while(|emitted| matches!(emitted.action, Action::ClearKv { .. }));
-        let position = run.into_iter().position(|emitted| fits(&emitted.action, &event.kind, false));
-        match position {
-            Some(position) => Ok(self.line.remove(position)),
-            None if self.line.is_empty() => Ok(None),
-            None => {
-                tracing::trace!(key, "a recorded clear has no counterpart");
-                self.apply_without_result(event)
+    /// Takes the action of a status or key-value event; the call of the code has changed the state already.
+    ///
+    /// A history that records one where the code asks for nothing is tolerated.
+    fn apply_state_change(
+        &mut self,
+        event: &Event,
+        mismatched: &str,
+    ) -> Result<Option<EmittedAction>, ErrorDetails> {
+        match self.emitted.pop_front() {
+            Some(emitted) if !fits(&emitted.action, event, None) => {
+                Err(mismatch(mismatched, &emitted, event))
             }
+            taken => Ok(taken),
         }
     }
 
+    /// Takes the action of a cleared key. Clears that directly follow each other may be recorded in another order.
+    fn apply_clear(&mut self, event: &Event) -> Result<Option<EmittedAction>, ErrorDetails> {
+        let mut clears =
+            self.emitted.iter().take_while(|emitted| matches!(emitted.action, Action::ClearKv { .. }));
+        match clears.position(|emitted| fits(&emitted.action, event, None)) {
+            Some(position) => Ok(self.emitted.remove(position)),
+            None => self.apply_state_change(event, "kv clear mismatch"),
+        }
+    }
+
+    /// Delivers the result of a schedule to its future.
     fn complete(
         &mut self,
         event: &Event,
-        expected: OpenKind,
-        outcome: Outcome,
-    ) -> Result<Option<Emitted>, ErrorDetails> {
+        expected: CompletableKind,
+        result: FutureResult,
+    ) -> Result<(), ErrorDetails> {
         let source = event.source_event_id.unwrap_or_default();
-        let Some(open) = self.open.get(&source) else {
+        let Some(OpenSchedule { kind, token }) = self.open_schedules.get(&source).copied() else {
             return Err(ErrorDetails::nondeterminism(format!(
                 "completion without open schedule (event {}: {:?} for schedule {source})",
                 event.event_id, event.kind
             )));
         };
-        if open.kind != expected {
-            let word = match expected {
-                OpenKind::Activity => "activity",
-                OpenKind::Timer => "timer",
-                OpenKind::SubOrchestration => "suborchestration",
-            };
+        if kind != expected {
             return Err(ErrorDetails::nondeterminism(format!(
-                "completion kind mismatch: expected {word} (event {} completes schedule {source}, which is {:?})",
-                event.event_id, open.kind
+                "completion kind mismatch: expected {} (event {} completes schedule {source}, which is {kind:?})",
+                expected.as_str(),
+                event.event_id,
             )));
         }
-        let token = open.token;
-        self.open.remove(&source);
-        self.exchange.state().deliver(token, outcome);
+        self.open_schedules.remove(&source);
+        self.shared.lock().deliver(token, result);
         self.must_poll = true;
-        Ok(None)
+        Ok(())
     }
 
-    fn apply_signal(&mut self, name: &str, data: &str) -> Result<Option<Emitted>, ErrorDetails> {
-        let mut state = self.exchange.state();
+    fn apply_signal(&mut self, name: &str, data: &str) {
+        let mut state = self.shared.lock();
         if state.deliver_signal(name, data) {
             self.must_poll = true;
         } else if !state.replaying {
@@ -177,16 +168,15 @@ impl Execution {
                 "signal '{name}' found no open wait and is lost; use a queue for messages that may come early"
             );
         }
-        Ok(None)
     }
 
-    fn cancelled(&self, event: &Event) {
-        let Some((kind, reason)) = cancellation_of(&event.kind) else { return };
+    fn apply_cancellation(&self, event: &Event) {
+        let Some((cancelled, reason)) = cancellation_of(&event.kind) else { return };
         let source = event.source_event_id.unwrap_or_default();
-        let mut state = self.exchange.state();
-        state.cancel_subscription(kind, source);
-        if reason == DROPPED_FUTURE {
-            state.expect_drop(kind, source);
+        let mut state = self.shared.lock();
+        state.cancel_subscription(cancelled, source);
+        if reason == Some(CancelReason::DroppedFuture) {
+            state.expect_drop(cancelled, source);
         }
     }
 }

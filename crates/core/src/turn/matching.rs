@@ -1,16 +1,54 @@
-//! Does what the code asks for now fit what history recorded?
+//! Replay's comparison of what the code asks for with what history recorded.
 
-use crate::action::{Action, Emitted};
-use crate::limits::PAYLOAD_REFUSAL_PREFIX;
+use crate::action::{Action, EmittedAction};
+use crate::limits::PayloadTooLarge;
 use crate::{AppErrorKind, ErrorDetails, Event, EventKind};
 
-/// Whether `next` shows that the call recorded by `event` was refused for its payload: its input was not kept then.
-pub(super) fn was_refused(event: &Event, next: Option<&Event>) -> bool {
-    let (EventKind::ActivityScheduled { input, .. } | EventKind::SubOrchestrationScheduled { input, .. }) =
-        &event.kind
-    else {
-        return false;
-    };
+/// Whether `event` records this action. `next` is the event after it, which shows whether the call was refused.
+pub(super) fn fits(action: &Action, event: &Event, next: Option<&Event>) -> bool {
+    let recorded = &event.kind;
+    match action {
+        Action::Activity { name, input, session_id, tag } => matches!(
+            recorded,
+            EventKind::ActivityScheduled { name: was_name, input: was_input, session_id: was_session, tag: was_tag }
+                if name == was_name
+                    && session_id == was_session
+                    && tag == was_tag
+                    && (input == was_input || was_refused(event, was_input, next))
+        ),
+        Action::SubOrchestration { name, input, .. } => matches!(
+            recorded,
+            EventKind::SubOrchestrationScheduled { name: was_name, input: was_input, .. }
+                if name == was_name && (input == was_input || was_refused(event, was_input, next))
+        ),
+        Action::StartDetached { name, instance, input, .. } => matches!(
+            recorded,
+            EventKind::OrchestrationChained { name: was_name, instance: was_instance, input: was_input }
+                if name == was_name && instance == was_instance && input == was_input
+        ),
+        Action::Timer { .. } => matches!(recorded, EventKind::TimerCreated { .. }),
+        Action::Wait { name } => {
+            matches!(recorded, EventKind::ExternalSubscribed { name: was } if name == was)
+        }
+        Action::Dequeue { name } => {
+            matches!(recorded, EventKind::QueueSubscribed { name: was } if name == was)
+        }
+        Action::SetCustomStatus { .. } => matches!(recorded, EventKind::CustomStatusUpdated { .. }),
+        Action::SetKv { key, value, .. } => matches!(
+            recorded,
+            EventKind::KeyValueSet { key: was_key, value: was_value, .. } if key == was_key && value == was_value
+        ),
+        Action::ClearKv { key } => {
+            matches!(recorded, EventKind::KeyValueCleared { key: was } if key == was)
+        }
+        Action::ClearAllKv => matches!(recorded, EventKind::KeyValuesCleared),
+        Action::ContinueAsNew { .. } => false,
+    }
+}
+
+/// Whether the call that `event` records was refused for its payload: its input is empty and `next` is its failure
+/// with a [`PayloadTooLarge`].
+fn was_refused(event: &Event, input: &str, next: Option<&Event>) -> bool {
     let Some(next) = next.filter(|next| input.is_empty() && next.source_event_id == Some(event.event_id))
     else {
         return false;
@@ -19,73 +57,25 @@ pub(super) fn was_refused(event: &Event, next: Option<&Event>) -> bool {
     else {
         return false;
     };
-    matches!(
-        details,
-        ErrorDetails::Application { kind: AppErrorKind::ActivityFailed | AppErrorKind::OrchestrationFailed, message, .. }
-            if message.starts_with(PAYLOAD_REFUSAL_PREFIX)
-    )
-}
-
-/// Whether an action is the one that a schedule event records. `refused` leaves the input out of the comparison.
-pub(super) fn fits(action: &Action, event: &EventKind, refused: bool) -> bool {
-    match (action, event) {
-        (
-            Action::Activity { name, input, session_id, tag },
-            EventKind::ActivityScheduled {
-                name: was_name,
-                input: was_input,
-                session_id: was_session,
-                tag: was_tag,
-            },
-        ) => {
-            name == was_name && (refused || input == was_input) && session_id == was_session && tag == was_tag
+    let ErrorDetails::Application { kind, message, .. } = details else { return false };
+    match kind {
+        AppErrorKind::ActivityFailed | AppErrorKind::OrchestrationFailed => {
+            PayloadTooLarge::from_recorded(message).is_some()
         }
-        (Action::Timer { .. }, EventKind::TimerCreated { .. })
-        | (Action::SetCustomStatus { .. }, EventKind::CustomStatusUpdated { .. })
-        | (Action::ClearAllKv, EventKind::KeyValuesCleared) => true,
-        (Action::Wait { name }, EventKind::ExternalSubscribed { name: was })
-        | (Action::Dequeue { name }, EventKind::QueueSubscribed { name: was }) => name == was,
-        (
-            Action::SubOrchestration { name, input, .. },
-            EventKind::SubOrchestrationScheduled { name: was_name, input: was_input, .. },
-        ) => name == was_name && (refused || input == was_input),
-        (
-            Action::StartDetached { name, instance, input, .. },
-            EventKind::OrchestrationChained { name: was_name, instance: was_instance, input: was_input },
-        ) => name == was_name && instance == was_instance && input == was_input,
-        (Action::SetKv { key, value, .. }, EventKind::KeyValueSet { key: was_key, value: was_value, .. }) => {
-            key == was_key && value == was_value
-        }
-        (Action::ClearKv { key }, EventKind::KeyValueCleared { key: was }) => key == was,
-        _ => false,
+        AppErrorKind::Panicked | AppErrorKind::Cancelled { .. } => false,
     }
 }
 
-/// What the contract calls a mismatch with this event.
-fn mismatch_word(event: &EventKind) -> &'static str {
-    match event {
-        EventKind::CustomStatusUpdated { .. } => "custom status mismatch",
-        EventKind::KeyValueSet { .. } => "kv set mismatch",
-        EventKind::KeyValueCleared { .. } => "kv clear mismatch",
-        EventKind::KeyValuesCleared => "kv clear_all mismatch",
-        _ => "schedule mismatch",
-    }
-}
-
-/// The code asked for something else.
-pub(super) fn mismatch(emitted: &Emitted, event: &Event) -> ErrorDetails {
+/// The failure if the code asks for something else than `event` records. `what` is the kind of mismatch.
+pub(super) fn mismatch(what: &str, emitted: &EmittedAction, event: &Event) -> ErrorDetails {
     ErrorDetails::nondeterminism(format!(
-        "{}: action={:?} vs event={:?} (history recorded event {}, the code now asks for this at {})",
-        mismatch_word(&event.kind),
-        emitted.action,
-        event.kind,
-        event.event_id,
-        emitted.location
+        "{what}: action={:?} vs event={:?} (history recorded event {}, the code now asks for this at {})",
+        emitted.action, event.kind, event.event_id, emitted.location
     ))
 }
 
-/// The code asked for nothing where history records something.
-pub(super) fn nothing_asked(event: &Event) -> ErrorDetails {
+/// The failure if the code asks for nothing where `event` records a call.
+pub(super) fn no_action(event: &Event) -> ErrorDetails {
     let what = match event.kind {
         EventKind::OrchestrationChained { .. } => "history OrchestrationChained but no emitted action",
         _ => "history schedule but no emitted action",

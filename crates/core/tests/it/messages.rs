@@ -1,26 +1,26 @@
-//! Messages to the instance on the stage, by what they say.
+//! Messages to the instance of the harness.
 
 use everturn_core::{ErrorDetails, WorkItem};
 
-use crate::stage::INSTANCE;
+use crate::harness::INSTANCE;
 
-pub fn done(id: u64, result: &str) -> WorkItem {
+pub fn activity_completed(id: u64, result: &str) -> WorkItem {
     WorkItem::ActivityCompleted { instance: INSTANCE.into(), execution_id: 1, id, result: result.into() }
 }
 
-pub fn broke(id: u64, text: &str) -> WorkItem {
-    broke_with(id, ErrorDetails::activity_failed(text))
+pub fn activity_failed(id: u64, text: &str) -> WorkItem {
+    activity_failed_with(id, ErrorDetails::activity_failed(text))
 }
 
-pub fn broke_with(id: u64, details: ErrorDetails) -> WorkItem {
+pub fn activity_failed_with(id: u64, details: ErrorDetails) -> WorkItem {
     WorkItem::ActivityFailed { instance: INSTANCE.into(), execution_id: 1, id, details }
 }
 
-pub fn fired(id: u64) -> WorkItem {
+pub fn timer_fired(id: u64) -> WorkItem {
     WorkItem::TimerFired { instance: INSTANCE.into(), execution_id: 1, id, fire_at_ms: 0 }
 }
 
-pub fn child_done(id: u64, result: &str) -> WorkItem {
+pub fn child_completed(id: u64, result: &str) -> WorkItem {
     WorkItem::SubOrchCompleted {
         parent_instance: INSTANCE.into(),
         parent_execution_id: 1,
@@ -29,7 +29,7 @@ pub fn child_done(id: u64, result: &str) -> WorkItem {
     }
 }
 
-pub fn child_broke(id: u64, details: ErrorDetails) -> WorkItem {
+pub fn child_failed(id: u64, details: ErrorDetails) -> WorkItem {
     WorkItem::SubOrchFailed {
         parent_instance: INSTANCE.into(),
         parent_execution_id: 1,
@@ -42,7 +42,7 @@ pub fn signal(name: &str, data: &str) -> WorkItem {
     WorkItem::ExternalRaised { instance: INSTANCE.into(), name: name.into(), data: data.into() }
 }
 
-pub fn queued(name: &str, data: &str) -> WorkItem {
+pub fn queue_message(name: &str, data: &str) -> WorkItem {
     WorkItem::QueueMessage { instance: INSTANCE.into(), name: name.into(), data: data.into() }
 }
 
@@ -63,7 +63,7 @@ pub fn to_execution(execution: u64, mut message: WorkItem) -> WorkItem {
     message
 }
 
-/// A failure that is nobody's code's fault.
+/// A failure of the engine or its store, not of the code.
 pub fn infrastructure(message: &str) -> ErrorDetails {
     ErrorDetails::Infrastructure { operation: "op".into(), message: message.into(), retryable: false }
 }

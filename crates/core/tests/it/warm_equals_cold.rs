@@ -1,7 +1,7 @@
 //! Random programs fed with random messages: kept in memory or replayed, they write the same history.
 //!
-//! The stage compares every turn of the two. Here the programs, the world that answers them, and the checks that hold
-//! for any history are made.
+//! The harness compares every turn of the two. This module makes the messages that answer the programs, and checks what
+//! holds for any history.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -11,14 +11,15 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 
-use crate::programs::{MAX_PAYLOAD, Program, programs, run};
-use crate::stage::{
-    Stage, StageClock, broke, cancel, child_broke, child_done, done, fired, queued, signal, to_execution,
+use crate::harness::{
+    Harness, HarnessClock, activity_completed, activity_failed, cancel, child_completed, child_failed,
+    queue_message, signal, timer_fired, to_execution,
 };
+use crate::random_programs::{MAX_PAYLOAD, Program, programs, run};
 
-/// What the world does next. Numbers choose among what is there to be chosen.
+/// The next message. Numbers choose among the open work items.
 #[derive(Debug, Clone)]
-enum Deed {
+enum NextMessage {
     Succeed(usize),
     Fail(usize),
     Repeat(usize),
@@ -28,37 +29,37 @@ enum Deed {
     Cancel,
 }
 
-fn deeds() -> impl Strategy<Value = Vec<Vec<Deed>>> {
-    let deed = prop_oneof![
-        12 => any::<usize>().prop_map(Deed::Succeed),
-        3 => any::<usize>().prop_map(Deed::Fail),
-        1 => any::<usize>().prop_map(Deed::Repeat),
-        4 => (0..2u8).prop_map(Deed::Signal),
-        4 => (0..2u8).prop_map(Deed::Queue),
-        1 => Just(Deed::Stale),
+fn message_batches() -> impl Strategy<Value = Vec<Vec<NextMessage>>> {
+    let answer = prop_oneof![
+        12 => any::<usize>().prop_map(NextMessage::Succeed),
+        3 => any::<usize>().prop_map(NextMessage::Fail),
+        1 => any::<usize>().prop_map(NextMessage::Repeat),
+        4 => (0..2u8).prop_map(NextMessage::Signal),
+        4 => (0..2u8).prop_map(NextMessage::Queue),
+        1 => Just(NextMessage::Stale),
     ];
-    let batches = prop::collection::vec(prop::collection::vec(deed, 0..5), 0..12);
-    // A cancel now and then, at the end of some batch.
+    let batches = prop::collection::vec(prop::collection::vec(answer, 0..5), 0..12);
+    // In one case of ten, a cancel at the end of a batch.
     (batches, prop::option::weighted(0.1, any::<prop::sample::Index>())).prop_map(
         |(mut batches, cancelled)| {
             if let Some(index) = cancelled.filter(|_| !batches.is_empty()) {
-                index.get_mut(&mut batches).push(Deed::Cancel);
+                index.get_mut(&mut batches).push(NextMessage::Cancel);
             }
             batches
         },
     )
 }
 
-/// The work that an instance has under way, and what was already answered.
+/// Stands in for workers, timers, children and clients: open work items, and the answers given so far.
 #[derive(Default)]
-struct World {
+struct Environment {
     execution_id: u64,
     open: Vec<WorkItem>,
     answered: Vec<WorkItem>,
     counter: u32,
 }
 
-impl World {
+impl Environment {
     fn take(&mut self, turn: &Turn) {
         self.open.extend(turn.worker_items.iter().cloned());
         let own = turn.orchestrator_items.iter().filter(|item| match item {
@@ -77,13 +78,13 @@ impl World {
         self.counter += 1;
         let text = format!("r{}", self.counter);
         let answer = match item {
-            WorkItem::ActivityExecute { id, .. } if fail => broke(id, &text),
-            WorkItem::ActivityExecute { id, .. } => done(id, &text),
-            WorkItem::TimerFired { id, .. } => fired(id),
+            WorkItem::ActivityExecute { id, .. } if fail => activity_failed(id, &text),
+            WorkItem::ActivityExecute { id, .. } => activity_completed(id, &text),
+            WorkItem::TimerFired { id, .. } => timer_fired(id),
             WorkItem::StartOrchestration { parent_id, .. } if fail => {
-                child_broke(parent_id?, ErrorDetails::orchestration_failed(text))
+                child_failed(parent_id?, ErrorDetails::orchestration_failed(text))
             }
-            WorkItem::StartOrchestration { parent_id, .. } => child_done(parent_id?, &text),
+            WorkItem::StartOrchestration { parent_id, .. } => child_completed(parent_id?, &text),
             _ => return None,
         };
         let answer = to_execution(self.execution_id, answer);
@@ -91,51 +92,53 @@ impl World {
         Some(answer)
     }
 
-    fn act(&mut self, deed: &Deed) -> Option<WorkItem> {
+    fn message(&mut self, next: &NextMessage) -> Option<WorkItem> {
         self.counter += 1;
-        match deed {
-            Deed::Succeed(choice) => self.answer(*choice, false),
-            Deed::Fail(choice) => self.answer(*choice, true),
-            Deed::Repeat(choice) if self.answered.is_empty() => self.answer(*choice, false),
-            Deed::Repeat(choice) => Some(self.answered[choice % self.answered.len()].clone()),
-            Deed::Signal(name) => Some(signal(&format!("s{name}"), &format!("d{}", self.counter))),
-            Deed::Queue(name) => Some(queued(&format!("q{name}"), &format!("d{}", self.counter))),
-            Deed::Stale => Some(to_execution(self.execution_id + 7, done(2, "stale"))),
-            Deed::Cancel => Some(cancel("enough")),
+        match next {
+            NextMessage::Succeed(choice) => self.answer(*choice, false),
+            NextMessage::Fail(choice) => self.answer(*choice, true),
+            NextMessage::Repeat(choice) if self.answered.is_empty() => self.answer(*choice, false),
+            NextMessage::Repeat(choice) => Some(self.answered[choice % self.answered.len()].clone()),
+            NextMessage::Signal(name) => Some(signal(&format!("s{name}"), &format!("d{}", self.counter))),
+            NextMessage::Queue(name) => {
+                Some(queue_message(&format!("q{name}"), &format!("d{}", self.counter)))
+            }
+            NextMessage::Stale => Some(to_execution(self.execution_id + 7, activity_completed(2, "stale"))),
+            NextMessage::Cancel => Some(cancel("enough")),
         }
     }
 }
 
-/// One execution of an instance on its stage.
-struct Life {
-    stage: Stage,
-    world: World,
+/// One execution of a program, with its environment and its key-value store.
+struct ProgramExecution {
+    harness: Harness,
+    environment: Environment,
     kv: HashMap<String, KvEntry>,
 }
 
-impl Life {
+impl ProgramExecution {
     fn new(program: &Program, execution_id: u64, kv: HashMap<String, KvEntry>, start: EventKind) -> Self {
         let program = program.clone();
-        let stage = Stage::new(move |ctx, input| run(program.clone(), ctx, input))
+        let harness = Harness::new(move |ctx, input| run(program.clone(), ctx, input))
             .execution(execution_id)
             .payload_max(MAX_PAYLOAD)
             .kv_snapshot(kv.clone())
             .start_event(|kind| *kind = start);
-        Self { stage, world: World { execution_id, ..World::default() }, kv }
+        Self { harness, environment: Environment { execution_id, ..Environment::default() }, kv }
     }
 
     fn turn(&mut self, messages: Vec<WorkItem>) -> Turn {
-        let turn = self.stage.turn_with(messages);
+        let turn = self.harness.turn_with(messages);
         assert!(!is_nondeterminism(&turn.outcome), "{:?}", turn.outcome);
-        self.world.take(&turn);
+        self.environment.take(&turn);
         remember(&mut self.kv, &turn.history_delta);
         self.check(&turn);
         turn
     }
 
-    /// What holds for any history, whatever the program.
+    /// Checks what holds for any history of any program.
     fn check(&self, turn: &Turn) {
-        let history = self.stage.history();
+        let history = self.harness.history();
         let ids: Vec<u64> = history.iter().map(|event| event.event_id).collect();
         assert!(ids.is_sorted_by(|a, b| a < b), "ids go up: {ids:?}");
         let terminals = history.iter().filter(|event| event.is_terminal()).count();
@@ -154,7 +157,7 @@ impl Life {
         }
         check_closings(history, turn.outcome != TurnOutcome::Continue);
         if turn.outcome == TurnOutcome::Continue {
-            let again = self.stage.replayed().take_turn(vec![], &StageClock::of_turn(99));
+            let again = self.harness.replayed().take_turn(vec![], &HarnessClock::of_turn(99));
             assert_eq!(again.outcome, TurnOutcome::Continue);
             assert_eq!(again.history_delta, [], "replaying what was committed decides nothing new");
             assert!(again.worker_items.is_empty() && again.orchestrator_items.is_empty());
@@ -185,7 +188,7 @@ fn check_closings(history: &[Event], ended: bool) {
     assert!(!ended || open.is_empty(), "left open: {open:?}");
 }
 
-/// Keeps the instance's key-value store as a provider would.
+/// Updates the key-value store of the instance as a provider does.
 fn remember(kv: &mut HashMap<String, KvEntry>, delta: &[Event]) {
     for event in delta {
         match &event.kind {
@@ -217,14 +220,14 @@ fn start(input: &str, carried: Vec<(String, String)>, status: Option<String>) ->
     }
 }
 
-/// Plays a program against the world, through as many executions as it asks for. Returns how its turns ended.
-fn play(program: &Program, batches: &[Vec<Deed>]) -> BTreeSet<&'static str> {
-    let mut life = Life::new(program, 1, HashMap::new(), start("0", vec![], None));
+/// Runs a program in its environment, with all its successors. Returns how its turns ended.
+fn run_program(program: &Program, batches: &[Vec<NextMessage>]) -> BTreeSet<&'static str> {
+    let mut execution = ProgramExecution::new(program, 1, HashMap::new(), start("0", vec![], None));
     let mut waiting: Vec<WorkItem> = vec![];
     let mut batches = batches.iter();
     let mut seen = BTreeSet::new();
     loop {
-        let turn = life.turn(std::mem::take(&mut waiting));
+        let turn = execution.turn(std::mem::take(&mut waiting));
         match &turn.outcome {
             TurnOutcome::Continue => seen.insert("waits"),
             TurnOutcome::ContinuedAsNew { .. } => seen.insert("continues as new"),
@@ -233,23 +236,30 @@ fn play(program: &Program, batches: &[Vec<Deed>]) -> BTreeSet<&'static str> {
             TurnOutcome::Cancelled { .. } => seen.insert("is cancelled"),
         };
         if let Some(item @ WorkItem::ContinueAsNew { .. }) = turn.orchestrator_items.first() {
-            (life, waiting) = successor(program, &life, item);
+            (execution, waiting) = successor(program, &execution, item);
             continue;
         }
         let ended = turn.outcome != TurnOutcome::Continue;
         let Some(batch) = batches.next().filter(|_| !ended) else { return seen };
-        waiting = batch.iter().filter_map(|deed| life.world.act(deed)).collect();
+        waiting = batch.iter().filter_map(|next| execution.environment.message(next)).collect();
     }
 }
 
-/// The next execution of an instance, and the messages it inherits.
-fn successor(program: &Program, life: &Life, item: &WorkItem) -> (Life, Vec<WorkItem>) {
+/// The next execution of an instance, and the messages that it gets.
+fn successor(
+    program: &Program,
+    execution: &ProgramExecution,
+    item: &WorkItem,
+) -> (ProgramExecution, Vec<WorkItem>) {
     let WorkItem::ContinueAsNew { input, carry_forward_events, initial_custom_status, .. } = item else {
         panic!("not a successor: {item:?}")
     };
-    let carried = carry_forward_events.iter().map(|(name, data)| queued(name, data)).collect();
+    let carried = carry_forward_events.iter().map(|(name, data)| queue_message(name, data)).collect();
     let start = start(input, carry_forward_events.clone(), initial_custom_status.clone());
-    (Life::new(program, life.world.execution_id + 1, life.kv.clone(), start), carried)
+    (
+        ProgramExecution::new(program, execution.environment.execution_id + 1, execution.kv.clone(), start),
+        carried,
+    )
 }
 
 #[test]
@@ -258,44 +268,44 @@ fn random_programs_reach_every_outcome() {
     let mut seen = BTreeSet::new();
     for _ in 0..1000 {
         let program = programs().new_tree(&mut runner).unwrap().current();
-        let batches = deeds().new_tree(&mut runner).unwrap().current();
-        seen.extend(play(&program, &batches));
+        let batches = message_batches().new_tree(&mut runner).unwrap().current();
+        seen.extend(run_program(&program, &batches));
     }
     let every = ["completes", "continues as new", "fails", "is cancelled", "waits"];
     assert_eq!(seen, every.into_iter().collect());
 }
 
 proptest! {
-    // PROPTEST_CASES asks for more.
+    // PROPTEST_CASES raises the number of cases.
     #![proptest_config(ProptestConfig {
         cases: ProptestConfig::default().cases.max(1500),
         ..ProptestConfig::default()
     })]
 
     #[test]
-    fn random_programs_write_the_same_history_warm_and_cold(program in programs(), batches in deeds()) {
-        play(&program, &batches);
+    fn random_programs_write_the_same_history_warm_and_cold(program in programs(), batches in message_batches()) {
+        run_program(&program, &batches);
     }
 
     #[test]
-    fn stored_history_reads_back_as_it_was_written(program in programs(), batches in deeds()) {
-        let mut life = Life::new(&program, 1, HashMap::new(), start("9", vec![], None));
-        life.turn(vec![]);
+    fn stored_history_reads_back_as_it_was_written(program in programs(), batches in message_batches()) {
+        let mut execution = ProgramExecution::new(&program, 1, HashMap::new(), start("9", vec![], None));
+        execution.turn(vec![]);
         for batch in &batches {
-            if life.stage.history().iter().any(Event::is_terminal) {
+            if execution.harness.history().iter().any(Event::is_terminal) {
                 break;
             }
-            let messages: Vec<WorkItem> = batch.iter().filter_map(|deed| life.world.act(deed)).collect();
-            life.turn(messages);
+            let messages: Vec<WorkItem> = batch.iter().filter_map(|next| execution.environment.message(next)).collect();
+            execution.turn(messages);
         }
-        let json = serde_json::to_string(life.stage.history()).unwrap();
+        let json = serde_json::to_string(execution.harness.history()).unwrap();
         let read: Vec<Event> = serde_json::from_str(&json).unwrap();
-        prop_assert_eq!(read, life.stage.history());
+        prop_assert_eq!(read, execution.harness.history());
     }
 
     #[test]
-    fn splitting_a_batch_never_makes_a_history_unreplayable(program in programs(), batches in deeds()) {
-        let single: Vec<Vec<Deed>> = batches.into_iter().flatten().map(|deed| vec![deed]).collect();
-        play(&program, &single);
+    fn splitting_a_batch_never_makes_a_history_unreplayable(program in programs(), batches in message_batches()) {
+        let single: Vec<Vec<NextMessage>> = batches.into_iter().flatten().map(|next| vec![next]).collect();
+        run_program(&program, &single);
     }
 }

@@ -1,30 +1,30 @@
-//! What a client says when it cannot do what it was asked.
+//! Errors of the client.
 
 use std::error::Error;
 use std::fmt;
 
 use everturn_provider::ProviderError;
 
-/// Why a client could not do what it was asked.
+/// Why a call of the client failed.
 #[derive(Debug, Clone)]
 pub enum ClientError {
-    /// The store could not do its part.
+    /// The store failed.
     Provider(ProviderError),
     /// The store has no management side.
     ManagementNotAvailable,
-    /// What was asked for makes no sense.
+    /// An argument is invalid.
     InvalidInput {
-        /// What is wrong with it.
+        /// What is invalid.
         message: String,
     },
-    /// The time was over.
+    /// The timeout passed.
     Timeout,
-    /// The instance has not ended, and it was not to be forced.
+    /// The instance has not ended, and `force` was not set.
     InstanceStillRunning {
         /// The instance.
         instance_id: String,
     },
-    /// The instance is a child and can only go with its root.
+    /// The instance is a child. It can only be deleted with its root.
     CannotDeleteSubOrchestration {
         /// The instance.
         instance_id: String,
@@ -37,7 +37,7 @@ pub enum ClientError {
 }
 
 impl ClientError {
-    /// Whether trying again may help.
+    /// Returns true if the same call may succeed later.
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Provider(error) => error.is_retryable(),
@@ -75,7 +75,7 @@ impl fmt::Display for ClientError {
 impl Error for ClientError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
-            // Its text is this error's text already: the next cause is its source.
+            // This error displays the provider's text already, so the next cause is the provider's source.
             Self::Provider(error) => error.source(),
             _ => None,
         }

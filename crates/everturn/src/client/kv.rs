@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 
-use super::wait::LookAgain;
+use super::wait::ReadAgain;
 use super::{Client, ClientError};
 
 impl Client {
-    /// A key of an instance's key-value store; `None` if the key or the instance is unknown.
+    /// The value of a key in an instance's key-value store; `None` if the key or the instance is unknown.
     ///
     /// # Errors
     /// [`ClientError::Provider`] if the store failed.
@@ -22,7 +22,7 @@ impl Client {
     /// # }
     /// ```
     pub async fn get_kv_value(&self, instance: &str, key: &str) -> Result<Option<String>, ClientError> {
-        Ok(self.store.get_kv_value(instance, key).await?)
+        Ok(self.store.read_kv_value(instance, key).await?)
     }
 
     /// [`get_kv_value`](Self::get_kv_value) for a value that was set with `set_kv_value_typed`.
@@ -37,7 +37,7 @@ impl Client {
         self.get_kv_value(instance, key).await?.map(|value| decode(&value)).transpose()
     }
 
-    /// All keys of an instance's key-value store; none for an unknown instance.
+    /// All keys and values of an instance's key-value store; empty for an unknown instance.
     ///
     /// # Errors
     /// [`ClientError::Provider`] if the store failed.
@@ -51,13 +51,13 @@ impl Client {
     /// # }
     /// ```
     pub async fn get_kv_all_values(&self, instance: &str) -> Result<HashMap<String, String>, ClientError> {
-        Ok(self.store.get_kv_all_values(instance).await?)
+        Ok(self.store.read_kv_values(instance).await?)
     }
 
     /// Waits until a key of an instance's key-value store is set. The instance need not exist yet.
     ///
     /// # Errors
-    /// [`ClientError::Timeout`] if it was not set in time, [`ClientError::Provider`] if the store failed.
+    /// [`ClientError::Timeout`] if it is not set in time, [`ClientError::Provider`] if the store failed.
     ///
     /// ```
     /// # async fn example(client: everturn::Client) -> Result<(), everturn::ClientError> {
@@ -74,7 +74,7 @@ impl Client {
         key: &str,
         timeout: Duration,
     ) -> Result<String, ClientError> {
-        self.wait_for(instance, timeout, LookAgain::AsWatched, || self.get_kv_value(instance, key)).await
+        self.wait_for(instance, timeout, ReadAgain::OnChange, || self.get_kv_value(instance, key)).await
     }
 
     /// [`wait_for_kv_value`](Self::wait_for_kv_value) for a value that was set with `set_kv_value_typed`.
@@ -101,7 +101,7 @@ impl Client {
     }
 }
 
-/// Values of the key-value store are plain JSON: strings are quoted, other than in payloads.
+/// Decodes a value. Values of the key-value store are plain JSON: unlike payloads, strings are quoted.
 fn decode<T: DeserializeOwned>(value: &str) -> Result<T, ClientError> {
     serde_json::from_str(value)
         .map_err(|error| ClientError::InvalidInput { message: format!("KV deserialization error: {error}") })

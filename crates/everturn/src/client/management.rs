@@ -12,9 +12,9 @@ use super::{Client, ClientError};
 /// Every method but the first fails with [`ClientError::ManagementNotAvailable`] on a store without a management side,
 /// and with [`ClientError::Provider`] if the store failed.
 impl Client {
-    /// Whether the store has a management side.
+    /// Returns true if the store has a management side.
     pub fn has_management_capability(&self) -> bool {
-        self.store.as_management_capability().is_some()
+        self.store.admin().is_some()
     }
 
     /// All instances, children included, newest first.
@@ -25,7 +25,8 @@ impl Client {
         Ok(self.admin()?.list_instances().await?)
     }
 
-    /// The instances whose current execution is `Running`, `Completed`, `Failed` or `ContinuedAsNew`, newest first.
+    /// The instances whose current execution has this status, newest first: `Running`, `Completed`, `Failed` or
+    /// `ContinuedAsNew`.
     ///
     /// # Errors
     /// If the store failed or has no management side.
@@ -43,7 +44,7 @@ impl Client {
         Ok(self.admin()?.list_instances_by_status(status).await?)
     }
 
-    /// What is known about an instance.
+    /// Name, version, status and times of an instance.
     ///
     /// # Errors
     /// If the instance is unknown, or the store failed or has no management side.
@@ -59,7 +60,7 @@ impl Client {
         Ok(self.admin()?.get_instance_info(instance).await?)
     }
 
-    /// What is known about an execution.
+    /// Status, size and times of an execution.
     ///
     /// # Errors
     /// If the execution is unknown, or the store failed or has no management side.
@@ -71,7 +72,7 @@ impl Client {
         Ok(self.admin()?.get_execution_info(instance, execution_id).await?)
     }
 
-    /// The executions of an instance, ascending; none for an unknown instance.
+    /// The executions of an instance, ascending; empty for an unknown instance.
     ///
     /// # Errors
     /// If the store failed or has no management side.
@@ -79,7 +80,7 @@ impl Client {
         Ok(self.admin()?.list_executions(instance).await?)
     }
 
-    /// The events of an execution; none for an unknown one.
+    /// The events of an execution; empty for an unknown one.
     ///
     /// # Errors
     /// If an event is damaged, or the store failed or has no management side.
@@ -110,7 +111,7 @@ impl Client {
         Ok(self.admin()?.get_system_metrics().await?)
     }
 
-    /// How much work waits, not counting what is being worked on.
+    /// The number of queued messages and activities, without those that are locked.
     ///
     /// # Errors
     /// If the store failed or has no management side.
@@ -126,7 +127,7 @@ impl Client {
         Ok(self.admin()?.get_queue_depths().await?)
     }
 
-    /// An instance and all its descendants. An unknown instance has none.
+    /// An instance and all its descendants; only itself if it is unknown.
     ///
     /// # Errors
     /// If the store failed or has no management side.
@@ -142,8 +143,8 @@ impl Client {
         Ok(self.admin()?.get_instance_tree(instance_id).await?)
     }
 
-    /// Removes a root instance, all its descendants and everything of theirs. `force` removes running ones too; what
-    /// is being worked on cannot be committed any more.
+    /// Deletes a root instance with all its descendants. `force` deletes running ones, too; their turns and activities
+    /// under way cannot be committed any more.
     ///
     /// # Errors
     /// [`ClientError::InstanceNotFound`], [`ClientError::InstanceStillRunning`] without `force`,
@@ -154,8 +155,8 @@ impl Client {
     /// use everturn::ClientError;
     ///
     /// match client.delete_instance("order-42", false).await {
-    ///     Ok(deleted) => println!("{} instances are gone", deleted.instances_deleted),
-    ///     Err(ClientError::InstanceStillRunning { instance_id }) => println!("{instance_id} is not done yet"),
+    ///     Ok(deleted) => println!("deleted {} instances", deleted.instances_deleted),
+    ///     Err(ClientError::InstanceStillRunning { instance_id }) => println!("{instance_id} is still running"),
     ///     Err(error) => return Err(error),
     /// }
     /// # Ok(())
@@ -175,7 +176,7 @@ impl Client {
         Ok(deleted)
     }
 
-    /// Removes the root instances that match and have ended, with their descendants; others are passed over.
+    /// Deletes the root instances that match the filter and have ended, with their descendants. Running ones are skipped.
     ///
     /// # Errors
     /// If the store failed or has no management side.
@@ -187,7 +188,7 @@ impl Client {
     /// let yesterday_ms = 1_800_000_000_000;
     /// let old = InstanceFilter { completed_before: Some(yesterday_ms), limit: Some(100), ..Default::default() };
     /// let deleted = client.delete_instance_bulk(old).await?;
-    /// println!("{} instances are gone", deleted.instances_deleted);
+    /// println!("deleted {} instances", deleted.instances_deleted);
     /// # Ok(())
     /// # }
     /// ```
@@ -200,7 +201,7 @@ impl Client {
         Ok(deleted)
     }
 
-    /// Removes old executions of an instance. The current one and running ones stay.
+    /// Deletes old executions of an instance. The current one and running ones stay.
     ///
     /// # Errors
     /// If the instance is unknown, or the store failed or has no management side.
@@ -224,7 +225,7 @@ impl Client {
         Ok(pruned)
     }
 
-    /// Removes old executions of every instance that matches, running ones included.
+    /// Deletes old executions of every instance that matches the filter, running or not.
     ///
     /// # Errors
     /// If the store failed or has no management side.
@@ -239,11 +240,12 @@ impl Client {
     }
 
     fn admin(&self) -> Result<&dyn ProviderAdmin, ClientError> {
-        self.store.as_management_capability().ok_or(ClientError::ManagementNotAvailable)
+        self.store.admin().ok_or(ClientError::ManagementNotAvailable)
     }
 }
 
-/// What a refused deletion means. Our own providers say it by kind; of others only the text is known.
+/// The client's error for a failed deletion. The providers of this project set an error kind. Other plain providers have
+/// only the text of the error, so for them, and only for them, the text decides.
 fn deletion_error(instance_id: &str, error: ProviderError) -> ClientError {
     let instance_id = instance_id.to_owned();
     let text = error.to_string().to_lowercase();

@@ -1,4 +1,4 @@
-//! Signals, queue messages and cancellation.
+//! External events, queue messages and cancellation.
 
 use everturn_core::WorkItem;
 use serde::Serialize;
@@ -6,9 +6,9 @@ use serde::Serialize;
 use super::{Client, ClientError, encode};
 
 impl Client {
-    /// Sends a signal to an instance. It is lost if nothing waits for it when it arrives.
+    /// Raises an external event for an instance. It is dropped if the instance does not wait for it when it arrives.
     ///
-    /// After an error the signal may still arrive, so repeating the call can be a second one.
+    /// After an error the event may still arrive, so a repeated call can raise it twice.
     ///
     /// # Errors
     /// [`ClientError::InvalidInput`] if the data is too large, [`ClientError::Provider`] if the store failed.
@@ -27,7 +27,8 @@ impl Client {
     ) -> Result<(), ClientError> {
         let data = data.into();
         self.check_payload(&data)?;
-        self.send(WorkItem::ExternalRaised { instance: instance.into(), name: event_name.into(), data }).await
+        self.submit(WorkItem::ExternalRaised { instance: instance.into(), name: event_name.into(), data })
+            .await
     }
 
     /// [`raise_event`](Self::raise_event) with typed data.
@@ -43,7 +44,7 @@ impl Client {
         self.raise_event(instance, event_name, encode(data)?).await
     }
 
-    /// Puts a message into one of an instance's queues, where it stays until it is read.
+    /// Adds a message to one of an instance's queues, where it stays until it is read.
     ///
     /// # Errors
     /// [`ClientError::InvalidInput`] if the data is too large, [`ClientError::Provider`] if the store failed.
@@ -64,7 +65,7 @@ impl Client {
     ) -> Result<(), ClientError> {
         let data = data.into();
         self.check_payload(&data)?;
-        self.send(WorkItem::QueueMessage { instance: instance.into(), name: queue.into(), data }).await
+        self.submit(WorkItem::QueueMessage { instance: instance.into(), name: queue.into(), data }).await
     }
 
     /// [`enqueue_event`](Self::enqueue_event) with typed data.
@@ -94,15 +95,15 @@ impl Client {
         self.enqueue_event(instance, event_name, data).await
     }
 
-    /// Cancels an instance and its open children. It ends as failed with the text `canceled: {reason}`; an instance that
-    /// is unknown or has ended is left as it is.
+    /// Cancels an instance and its running children. It fails with the text `canceled: {reason}`. An instance that is
+    /// unknown or has ended does not change.
     ///
     /// # Errors
     /// [`ClientError::InvalidInput`] if the reason is too large, [`ClientError::Provider`] if the store failed.
     ///
     /// ```
     /// # async fn example(client: everturn::Client) -> Result<(), everturn::ClientError> {
-    /// client.cancel_instance("order-42", "the customer changed his mind").await?;
+    /// client.cancel_instance("order-42", "the customer cancelled the order").await?;
     /// # Ok(())
     /// # }
     /// ```
@@ -113,10 +114,6 @@ impl Client {
     ) -> Result<(), ClientError> {
         let reason = reason.into();
         self.check_payload(&reason)?;
-        self.send(WorkItem::CancelInstance { instance: instance.into(), reason }).await
-    }
-
-    async fn send(&self, item: WorkItem) -> Result<(), ClientError> {
-        Ok(self.store.enqueue_for_orchestrator(item, None).await?)
+        self.submit(WorkItem::CancelInstance { instance: instance.into(), reason }).await
     }
 }

@@ -1,9 +1,10 @@
-//! Starting orchestrations and asking about them.
+//! Starting, signalling and querying orchestrations.
 
 use std::sync::Arc;
 
-use everturn_core::{codec, limits};
-use everturn_provider::Provider;
+use everturn_core::{WorkItem, codec, limits};
+use everturn_provider::store::{Store, Submission};
+use everturn_provider::{Provider, store_of};
 use serde::Serialize;
 
 mod error;
@@ -16,8 +17,8 @@ mod wait;
 
 pub use error::ClientError;
 
-/// Starts orchestrations, sends them signals and asks about them. It talks to the store alone, so it works in processes
-/// without a runtime. Cheap to clone.
+/// Starts orchestrations, sends them events and reads their status and results. It needs the store only, so it also works
+/// in processes without a runtime. Cheap to clone.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -34,18 +35,28 @@ pub use error::ClientError;
 /// ```
 #[derive(Clone)]
 pub struct Client {
-    store: Arc<dyn Provider>,
+    store: Arc<dyn Store>,
 }
 
 impl Client {
     /// A client on this store.
     pub fn new(store: Arc<dyn Provider>) -> Self {
+        Self::of_store(store_of(store))
+    }
+
+    pub(crate) fn of_store(store: Arc<dyn Store>) -> Self {
         Self { store }
     }
 
-    /// Refuses what is too large for the store.
+    /// Puts a message into the orchestrator queue.
+    async fn submit(&self, item: WorkItem) -> Result<(), ClientError> {
+        self.store.submit(&Submission::of(item)).await?;
+        Ok(())
+    }
+
+    /// Fails if a payload is larger than the store's limit.
     fn check_payload(&self, payload: &str) -> Result<(), ClientError> {
-        let max = self.store.payload_bytes_max();
+        let max = self.store.limits().payload_bytes_max;
         if payload.len() > max {
             return Err(ClientError::InvalidInput { message: limits::payload_too_large(payload.len(), max) });
         }

@@ -1,4 +1,4 @@
-//! Starting instances.
+//! Starting orchestrations.
 
 use everturn_core::{INITIAL_EXECUTION_ID, SUB_ORCH_AUTO_PREFIX, WorkItem, uses_reserved_marker};
 use serde::Serialize;
@@ -6,17 +6,17 @@ use serde::Serialize;
 use super::{Client, ClientError, encode};
 
 impl Client {
-    /// Asks for a new instance, with the version that the registry's policy says. Returns as soon as the request is
-    /// durable; an instance that exists already is left as it is.
+    /// Starts a new instance with the version that the registry's policy chooses. Returns when the request is durable. An
+    /// instance that exists already does not change.
     ///
     /// # Errors
-    /// [`ClientError::InvalidInput`] if the id looks like a child's or the input is too large, then nothing was asked
-    /// for; [`ClientError::Provider`] if the store failed.
+    /// [`ClientError::InvalidInput`] if the id uses the marker of child ids or the input is too large: then no request was
+    /// sent. [`ClientError::Provider`] if the store failed.
     ///
     /// ```
     /// # async fn example(client: everturn::Client) -> Result<(), everturn::ClientError> {
     /// client.start_orchestration("order-42", "process_order", "2 books").await?;
-    /// // The same id again changes nothing, so a request that timed out can simply be repeated.
+    /// // The same id again changes nothing, so a request that timed out can be repeated.
     /// client.start_orchestration("order-42", "process_order", "2 books").await?;
     /// # Ok(())
     /// # }
@@ -110,6 +110,6 @@ impl Client {
             parent_execution_id: None,
             execution_id: INITIAL_EXECUTION_ID,
         };
-        Ok(self.store.enqueue_for_orchestrator(item, None).await?)
+        self.submit(item).await
     }
 }

@@ -1,18 +1,18 @@
-//! Where an instance stands.
+//! Status and results of an instance.
 
 use std::time::Duration;
 
 use everturn_core::{OrchestrationStatus, SystemStats, codec};
 use serde::de::DeserializeOwned;
 
-use super::wait::LookAgain;
+use super::wait::ReadAgain;
 use super::{Client, ClientError};
 
-/// A poll interval of zero would leave no time for anything else.
+/// Shortest poll interval. With zero the loop would never yield.
 const POLL_INTERVAL_MIN: Duration = Duration::from_millis(1);
 
 impl Client {
-    /// Where an instance stands, as of its last committed turn.
+    /// The status of an instance as of its last committed turn.
     ///
     /// # Errors
     /// [`ClientError::Provider`] if the store failed or the instance's record is damaged.
@@ -22,8 +22,8 @@ impl Client {
     /// use everturn::OrchestrationStatus;
     ///
     /// match client.get_orchestration_status("order-42").await? {
-    ///     OrchestrationStatus::NotFound => println!("not begun"),
-    ///     OrchestrationStatus::Running { custom_status, .. } => println!("under way: {custom_status:?}"),
+    ///     OrchestrationStatus::NotFound => println!("not started"),
+    ///     OrchestrationStatus::Running { custom_status, .. } => println!("running: {custom_status:?}"),
     ///     OrchestrationStatus::Completed { output, .. } => println!("done: {output}"),
     ///     OrchestrationStatus::Failed { details, .. } => println!("failed: {}", details.display_message()),
     /// }
@@ -34,10 +34,10 @@ impl Client {
         Ok(self.store.read_status(instance).await?)
     }
 
-    /// Waits until an instance has completed or failed. It need not exist yet.
+    /// Waits until an instance has completed or failed. The instance need not exist yet.
     ///
     /// # Errors
-    /// [`ClientError::Timeout`] if it has not ended in time, [`ClientError::Provider`] if the store failed.
+    /// [`ClientError::Timeout`] if it does not end in time, [`ClientError::Provider`] if the store failed.
     ///
     /// ```
     /// # async fn example(client: everturn::Client) -> Result<(), everturn::ClientError> {
@@ -46,7 +46,7 @@ impl Client {
     ///
     /// match client.wait_for_orchestration("order-42", Duration::from_secs(30)).await {
     ///     Ok(end) => println!("{end:?}"),
-    ///     Err(ClientError::Timeout) => println!("still under way"),
+    ///     Err(ClientError::Timeout) => println!("still running"),
     ///     Err(error) => return Err(error),
     /// }
     /// # Ok(())
@@ -57,15 +57,15 @@ impl Client {
         instance: &str,
         timeout: Duration,
     ) -> Result<OrchestrationStatus, ClientError> {
-        self.wait_for(instance, timeout, LookAgain::AsWatched, || async move {
+        self.wait_for(instance, timeout, ReadAgain::OnChange, || async move {
             let status = self.get_orchestration_status(instance).await?;
             Ok(status.is_terminal().then_some(status))
         })
         .await
     }
 
-    /// [`wait_for_orchestration`](Self::wait_for_orchestration) for a typed output; the inner error is the failure of
-    /// the instance in words.
+    /// [`wait_for_orchestration`](Self::wait_for_orchestration) for a typed output. The inner error is the failure message
+    /// of the instance.
     ///
     /// # Errors
     /// As [`wait_for_orchestration`](Self::wait_for_orchestration); [`ClientError::InvalidInput`] if the output cannot
@@ -87,7 +87,7 @@ impl Client {
         instance: &str,
         timeout: Duration,
     ) -> Result<Result<Out, String>, ClientError> {
-        self.wait_for(instance, timeout, LookAgain::AsWatched, || async move {
+        self.wait_for(instance, timeout, ReadAgain::OnChange, || async move {
             match self.get_orchestration_status(instance).await? {
                 OrchestrationStatus::Completed { output, .. } => {
                     codec::decode(&output).map(|value| Some(Ok(value))).map_err(|error| {
@@ -104,15 +104,15 @@ impl Client {
     /// Waits until an instance's custom status is newer than `last_seen_version`, or the instance has ended.
     ///
     /// # Errors
-    /// [`ClientError::Timeout`] if neither happened in time, [`ClientError::Provider`] if the store failed.
+    /// [`ClientError::Timeout`] if neither happens in time, [`ClientError::Provider`] if the store failed.
     ///
     /// ```
     /// # async fn example(client: everturn::Client) -> Result<(), everturn::ClientError> {
     /// use std::time::Duration;
     ///
-    /// let (mut seen, interval, patience) = (0, Duration::from_millis(100), Duration::from_secs(60));
+    /// let (mut seen, interval, limit) = (0, Duration::from_millis(100), Duration::from_secs(60));
     /// loop {
-    ///     let status = client.wait_for_status_change("order-42", seen, interval, patience).await?;
+    ///     let status = client.wait_for_status_change("order-42", seen, interval, limit).await?;
     ///     println!("{status:?}");
     ///     if status.is_terminal() {
     ///         break;
@@ -132,8 +132,8 @@ impl Client {
         if timeout.is_zero() {
             return Err(ClientError::Timeout);
         }
-        let look_again = LookAgain::Every(poll_interval.max(POLL_INTERVAL_MIN));
-        self.wait_for(instance, timeout, look_again, || async move {
+        let read_again = ReadAgain::Every(poll_interval.max(POLL_INTERVAL_MIN));
+        self.wait_for(instance, timeout, read_again, || async move {
             let status = self.get_orchestration_status(instance).await?;
             let changed = status.is_terminal() || status.custom_status_version() > last_seen_version;
             Ok(changed.then_some(status))
@@ -146,6 +146,6 @@ impl Client {
     /// # Errors
     /// [`ClientError::Provider`] if the store failed.
     pub async fn get_orchestration_stats(&self, instance: &str) -> Result<Option<SystemStats>, ClientError> {
-        Ok(self.store.get_instance_stats(instance).await?)
+        Ok(self.store.read_stats(instance).await?)
     }
 }

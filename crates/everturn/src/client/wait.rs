@@ -1,4 +1,4 @@
-//! Waiting for an instance to become something.
+//! Waiting for a change of an instance.
 
 use std::time::Duration;
 
@@ -7,54 +7,54 @@ use tokio::time::{Instant, timeout_at};
 
 use super::{Client, ClientError};
 
-/// The first look is given this long even if the caller is not: a short wait is a question too.
-const FIRST_LOOK_MIN: Duration = Duration::from_secs(1);
+/// The first read may take this long even if the caller's timeout is shorter: a short timeout asks for the current state.
+const FIRST_READ_MIN: Duration = Duration::from_secs(1);
 
-/// When to look again, beside every change the store tells of.
+/// When to read again.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum LookAgain {
-    /// As the watch sees fit.
-    AsWatched,
-    /// At the caller's pace.
+pub(super) enum ReadAgain {
+    /// When the store's watch fires.
+    OnChange,
+    /// When the store's watch fires, and at this interval.
     Every(Duration),
 }
 
-impl LookAgain {
+impl ReadAgain {
     async fn wait(self, watch: &mut InstanceWatch) {
         match self {
-            Self::AsWatched => watch.changed(Duration::MAX).await,
+            Self::OnChange => watch.changed(Duration::MAX).await,
             Self::Every(interval) => watch.changed_or_after(interval).await,
         }
     }
 }
 
 impl Client {
-    /// Looks until `look` finds something, after every change of the instance and when `look_again` says so.
+    /// Repeats `read` until it returns something: after every change of the instance, and as `read_again` says.
     ///
-    /// There is one look whatever the timeout. After it neither waiting nor looking goes beyond the deadline.
-    pub(super) async fn wait_for<T, Look>(
+    /// Reads at least once, whatever the timeout. After that, neither waiting nor reading exceeds the deadline.
+    pub(super) async fn wait_for<T, Read>(
         &self,
         instance: &str,
         timeout: Duration,
-        look_again: LookAgain,
-        look: impl Fn() -> Look,
+        read_again: ReadAgain,
+        read: impl Fn() -> Read,
     ) -> Result<T, ClientError>
     where
-        Look: Future<Output = Result<Option<T>, ClientError>>,
+        Read: Future<Output = Result<Option<T>, ClientError>>,
     {
         let began = Instant::now();
-        // A timeout beyond the end of time is none.
+        // A timeout that overflows the clock never passes.
         let deadline = began.checked_add(timeout);
-        // Made before the first look, so that no change falls in between.
-        let mut watch = self.store.watch_instance(instance);
-        let first_look = began.checked_add(timeout.max(FIRST_LOOK_MIN));
-        if let Some(found) = by(first_look, look()).await? {
+        // Created before the first read, so that no change is missed in between.
+        let mut watch = self.store.watch(instance);
+        let first_deadline = began.checked_add(timeout.max(FIRST_READ_MIN));
+        if let Some(found) = by_deadline(first_deadline, read()).await? {
             return Ok(found);
         }
-        by(deadline, async {
+        by_deadline(deadline, async {
             loop {
-                look_again.wait(&mut watch).await;
-                if let Some(found) = look().await? {
+                read_again.wait(&mut watch).await;
+                if let Some(found) = read().await? {
                     return Ok(found);
                 }
             }
@@ -63,13 +63,13 @@ impl Client {
     }
 }
 
-/// Ends a look with [`ClientError::Timeout`] at its deadline, if it has one.
-async fn by<T>(
+/// Fails with [`ClientError::Timeout`] at the deadline, if there is one.
+async fn by_deadline<T>(
     deadline: Option<Instant>,
-    looking: impl Future<Output = Result<T, ClientError>>,
+    reading: impl Future<Output = Result<T, ClientError>>,
 ) -> Result<T, ClientError> {
     match deadline {
-        Some(deadline) => timeout_at(deadline, looking).await.unwrap_or(Err(ClientError::Timeout)),
-        None => looking.await,
+        Some(deadline) => timeout_at(deadline, reading).await.unwrap_or(Err(ClientError::Timeout)),
+        None => reading.await,
     }
 }

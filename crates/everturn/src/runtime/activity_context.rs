@@ -1,4 +1,4 @@
-//! What an activity knows about itself.
+//! The context of a running activity.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::client::Client;
 
-/// What a running activity knows about itself, and how it hears that it is no longer wanted. Cheap to clone.
+/// Identity, cancellation signal, log methods and client of a running activity. Cheap to clone.
 ///
 /// ```
 /// use everturn::ActivityContext;
@@ -18,7 +18,7 @@ use crate::client::Client;
 ///         ctx.trace_info(format!("exporting {table}"));
 ///         for _page in 0..100 {
 ///             if ctx.is_cancelled() {
-///                 return Err("nobody waits for this any more".to_owned());
+///                 return Err("the export was cancelled".to_owned());
 ///             }
 ///         }
 ///         Ok("done".to_owned())
@@ -29,11 +29,11 @@ use crate::client::Client;
 #[derive(Clone)]
 pub struct ActivityContext(Arc<ActivityInvocation>);
 
-/// One attempt at an activity: what the worker hands to [`ActivityContext::new`].
+/// One attempt at an activity, from which the worker makes an [`ActivityContext`].
 pub(crate) struct ActivityInvocation {
-    /// The instance that asked for it.
+    /// The instance that scheduled it.
     pub(crate) instance: String,
-    /// Its execution.
+    /// The instance's execution.
     pub(crate) execution_id: u64,
     /// Registered name of the instance's orchestration, or `unknown`.
     pub(crate) orchestration_name: String,
@@ -41,21 +41,21 @@ pub(crate) struct ActivityInvocation {
     pub(crate) orchestration_version: String,
     /// Registered name of the activity.
     pub(crate) activity_name: String,
-    /// Its schedule event.
+    /// Id of its schedule event.
     pub(crate) activity_id: u64,
-    /// The worker slot that runs it.
+    /// Id of the worker slot that runs it.
     pub(crate) worker_id: String,
     /// The session it is bound to.
     pub(crate) session_id: Option<String>,
     /// The tag that routed it.
     pub(crate) tag: Option<String>,
-    /// Signalled when the activity is no longer wanted.
+    /// Cancelled when the activity is.
     pub(crate) cancellation: CancellationToken,
-    /// A client on the store the activity came from.
+    /// A client on the store that the activity was fetched from.
     pub(crate) client: Client,
 }
 
-/// Emits one line of an activity; a level is part of a call site, so this cannot be a function.
+/// Emits one line of an activity. A macro, because the level is part of the call site.
 macro_rules! trace_activity {
     ($level:ident, $context:expr, $message:expr) => {{
         let invocation = &*$context.0;
@@ -79,22 +79,22 @@ impl ActivityContext {
         Self(Arc::new(invocation))
     }
 
-    /// The instance that asked for this activity.
+    /// The instance that scheduled this activity.
     pub fn instance_id(&self) -> &str {
         &self.0.instance
     }
 
-    /// Its execution.
+    /// The instance's execution.
     pub fn execution_id(&self) -> u64 {
         self.0.execution_id
     }
 
-    /// Registered name of the instance's orchestration; `unknown` if the instance is gone.
+    /// Registered name of the instance's orchestration; `unknown` if the instance was deleted.
     pub fn orchestration_name(&self) -> &str {
         &self.0.orchestration_name
     }
 
-    /// Version of the instance's orchestration; `unknown` if the instance is gone.
+    /// Version of the instance's orchestration; `unknown` if the instance was deleted.
     pub fn orchestration_version(&self) -> &str {
         &self.0.orchestration_version
     }
@@ -104,7 +104,7 @@ impl ActivityContext {
         &self.0.activity_name
     }
 
-    /// The worker slot that runs this activity.
+    /// Id of the worker slot that runs this activity.
     pub fn worker_id(&self) -> &str {
         &self.0.worker_id
     }
@@ -114,7 +114,7 @@ impl ActivityContext {
         self.0.session_id.as_deref()
     }
 
-    /// The tag that routed this activity.
+    /// The tag that routed this activity to this worker.
     pub fn tag(&self) -> Option<&str> {
         self.0.tag.as_deref()
     }
@@ -139,22 +139,22 @@ impl ActivityContext {
         trace_activity!(debug, self, message);
     }
 
-    /// Whether this activity is no longer wanted. It is aborted when the grace period ends.
+    /// Returns true if this activity was cancelled. It is aborted when the grace period ends.
     pub fn is_cancelled(&self) -> bool {
         self.0.cancellation.is_cancelled()
     }
 
-    /// Returns when this activity is no longer wanted.
+    /// Returns when this activity is cancelled.
     pub async fn cancelled(&self) {
         self.0.cancellation.cancelled().await;
     }
 
-    /// The token that is cancelled when this activity is no longer wanted, to hand to others.
+    /// A token that is cancelled when this activity is, to pass to other tasks.
     pub fn cancellation_token(&self) -> CancellationToken {
         self.0.cancellation.clone()
     }
 
-    /// A client on the store this activity came from.
+    /// A client on the store that this activity was fetched from.
     pub fn get_client(&self) -> Client {
         self.0.client.clone()
     }
@@ -208,11 +208,11 @@ mod tests {
 
     use super::*;
 
-    /// What a subscriber wrote.
+    /// The bytes that a subscriber wrote.
     #[derive(Clone, Default)]
-    struct Written(Arc<Mutex<Vec<u8>>>);
+    struct LogBuffer(Arc<Mutex<Vec<u8>>>);
 
-    impl Write for Written {
+    impl Write for LogBuffer {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
             self.0.lock().unwrap_or_else(PoisonError::into_inner).write(bytes)
         }
@@ -228,11 +228,11 @@ mod tests {
 
     #[test]
     fn traces_carry_the_identity_of_the_activity() {
-        let written = Written::default();
+        let written = LogBuffer::default();
         let writer = written.clone();
         let subscriber = tracing_subscriber::fmt().json().with_writer(move || writer.clone()).finish();
         tracing::subscriber::with_default(subscriber, || context().trace_warn("low on paper"));
-        let bytes = written.0.lock().expect("nobody panicked").clone();
+        let bytes = written.0.lock().expect("no writer panicked").clone();
         let line: Value = serde_json::from_slice(&bytes).expect("one line of JSON");
         assert_eq!((&line["target"], &line["level"]), (&json!("everturn::activity"), &json!("WARN")));
         let fields = json!({

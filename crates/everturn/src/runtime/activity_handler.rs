@@ -1,4 +1,4 @@
-//! What a registered activity is to the runtime.
+//! The trait of registered activities.
 
 use std::future::Future;
 
@@ -6,16 +6,16 @@ use async_trait::async_trait;
 
 use super::activity_context::ActivityContext;
 
-/// A registered activity: a function with side effects, run at least once, whose outcome is recorded once.
+/// A registered activity: a function with side effects. It runs at least once, and its outcome is recorded once.
 ///
-/// Closures are registered directly; implement this trait for handlers with state of their own.
+/// Closures can be registered directly. Implement this trait for handlers with state.
 #[async_trait]
 pub trait ActivityHandler: Send + Sync {
     /// Runs the activity.
     async fn invoke(&self, ctx: ActivityContext, input: String) -> Result<String, String>;
 }
 
-/// A function as an [`ActivityHandler`].
+/// Makes an [`ActivityHandler`] of a function.
 pub struct FnActivity<F, Fut>(pub F)
 where
     F: Fn(ActivityContext, String) -> Fut;

@@ -1,4 +1,4 @@
-//! Turning a panic inside a future into a value.
+//! Turning a panic inside a future into an error value.
 
 use std::any::Any;
 use std::future::{Future, poll_fn};
@@ -6,8 +6,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::task::Poll;
 
-/// Runs a future; a panic in it becomes an error, and what it held is dropped.
-pub(crate) async fn caught<T>(future: impl Future<Output = T>) -> Result<T, Box<dyn Any + Send>> {
+/// Runs a future. A panic in it is returned as an error, and the future is dropped.
+pub(crate) async fn catch_panic<T>(future: impl Future<Output = T>) -> Result<T, Box<dyn Any + Send>> {
     let mut future = pin!(future);
     poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
         Ok(poll) => poll.map(Ok),
@@ -24,12 +24,12 @@ mod tests {
 
     #[tokio::test]
     async fn a_panic_becomes_an_error_with_its_text() {
-        let with_str = caught::<()>(async { panic!("boom") }).await.unwrap_err();
+        let with_str = catch_panic::<()>(async { panic!("boom") }).await.unwrap_err();
         assert_eq!(panic_text(with_str.as_ref()), Some("boom"));
-        let with_string = caught::<()>(async { panic!("boom {}", 2) }).await.unwrap_err();
+        let with_string = catch_panic::<()>(async { panic!("boom {}", 2) }).await.unwrap_err();
         assert_eq!(panic_text(with_string.as_ref()), Some("boom 2"));
-        let with_other = caught::<()>(async { std::panic::panic_any(7) }).await.unwrap_err();
+        let with_other = catch_panic::<()>(async { std::panic::panic_any(7) }).await.unwrap_err();
         assert_eq!(panic_text(with_other.as_ref()), None);
-        assert_eq!(caught(async { 3 }).await.unwrap(), 3);
+        assert_eq!(catch_panic(async { 3 }).await.unwrap(), 3);
     }
 }

@@ -1,13 +1,13 @@
-//! Moments that durations lead to, however long these are.
+//! Adding any duration to an instant without overflow.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Nobody waits longer than this, and every clock can show it.
+/// Longer than any process runs, and short enough for every clock.
 const NEVER: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
 
-/// The moment `wait` after `from`. One beyond the end of time is so far away that it never comes.
+/// The instant `wait` after `from`, at most 30 years later.
 pub(crate) fn after(from: Instant, wait: Duration) -> Instant {
     from + wait.min(NEVER)
 }

@@ -1,14 +1,14 @@
-//! What an instance runs.
+//! Name, version and parent of an instance.
 
-/// What an instance runs, and for whom.
+/// Name, version and parent of an instance.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OrchestrationDescriptor {
     /// Registered name of the orchestration.
     pub name: String,
     /// Version of its handler.
     pub version: String,
-    /// The instance that waits for this one, for a child.
+    /// The parent instance that waits for this one; `None` for a root instance.
     pub parent_instance: Option<String>,
-    /// The parent's schedule event, for a child.
+    /// Id of the parent's schedule event; `None` for a root instance.
     pub parent_id: Option<u64>,
 }

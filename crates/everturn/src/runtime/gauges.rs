@@ -1,33 +1,33 @@
-//! Refreshing the gauges from the provider.
+//! Refreshing the gauges from the store.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use everturn_provider::Provider;
+use everturn_provider::store::Store;
 
 use super::observability::MetricsProvider;
 
-/// Reads queue depths and running instances from the provider, if it can tell.
-pub(crate) async fn refresh(store: &dyn Provider, metrics: &MetricsProvider) {
-    let Some(admin) = store.as_management_capability() else { return };
+/// Sets the gauges from the store's queue depths and running instances, if the store has a management side.
+pub(crate) async fn refresh(store: &dyn Store, metrics: &MetricsProvider) {
+    let Some(admin) = store.admin() else { return };
     match admin.get_queue_depths().await {
         Ok(depths) => {
             metrics.update_queue_depths(depths.orchestrator_queue as u64, depths.worker_queue as u64);
         }
         Err(error) => {
-            tracing::debug!(target: "everturn::runtime", %error, "queue depths could not be read");
+            tracing::debug!(target: "everturn::runtime", %error, "reading queue depths failed; their gauges keep their values");
         }
     }
     match admin.get_system_metrics().await {
         Ok(system) => metrics.set_active_orchestrations(system.running_instances),
         Err(error) => {
-            tracing::debug!(target: "everturn::runtime", %error, "running instances could not be read");
+            tracing::debug!(target: "everturn::runtime", %error, "reading the number of running instances failed; its gauge keeps its value");
         }
     }
 }
 
-/// Refreshes at this interval, for ever.
-pub(crate) async fn run(store: Arc<dyn Provider>, metrics: Arc<MetricsProvider>, every: Duration) {
+/// Refreshes the gauges at this interval until this future is dropped.
+pub(crate) async fn run(store: Arc<dyn Store>, metrics: Arc<MetricsProvider>, every: Duration) {
     loop {
         tokio::time::sleep(every.max(Duration::from_millis(1))).await;
         refresh(store.as_ref(), &metrics).await;

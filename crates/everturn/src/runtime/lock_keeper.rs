@@ -1,38 +1,38 @@
-//! One task that renews every lock this runtime holds.
+//! One background task that renews every lock of this runtime.
 //!
-//! Whoever holds a lock holds a [`LockGuard`]: dropping it ends the renewals. Renewals that are due go to the provider
-//! together; those due later do not wait for the answer. An error that may pass is retried until the lock would have run out by this process' own clock; a refusal
-//! ends renewing at once. Either way the guard learns that the lock is lost.
+//! The owner of a lock keeps a [`LockGuard`]; dropping it ends the renewals. Renewals that are due at the same time are
+//! one call to the provider. Later renewals do not wait for its answer. A retryable error is retried until the lock would
+//! have expired by this process' own clock; an answer that the lock is lost ends the renewals at once. In both cases the
+//! guard signals that the lock is lost.
 
 use std::collections::{BTreeSet, HashMap};
-use std::future::{Future, pending};
-use std::pin::Pin;
+use std::future::pending;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use everturn_core::{Bug, planted};
-use everturn_provider::{LockKind, LockRenewal, Provider, ProviderError};
+use everturn_provider::ProviderError;
+use everturn_provider::store::{LockKind, LockRenewal, Store};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::deadline::after;
 
-mod calls;
+mod renewal_calls;
 
-use calls::{Answered, Answers, Batch, Calls};
+use renewal_calls::{AnsweredRenewals, RenewalBatch, RenewalCalls};
 
-/// How soon a renewal that failed for now is tried again.
+/// Delay before a renewal that failed with a retryable error is tried again.
 const RETRY_DELAY: Duration = Duration::from_millis(50);
-/// Locks at least this long are renewed a fixed buffer before they run out, shorter ones at half their time.
+/// Locks of at least this length are renewed a fixed time before they expire, shorter ones at half their length.
 const LONG_LOCK: Duration = Duration::from_secs(15);
-/// Long locks are renewed no more often than this.
+/// Shortest interval between renewals of a long lock.
 const LONG_LOCK_INTERVAL_MIN: Duration = Duration::from_secs(1);
-/// However small the buffer, a renewal leaves so long before the end that its answer can come in time.
+/// Shortest time between a renewal and the end of its lock, however small the buffer: the answer takes time.
 const RENEWAL_LEAD_MIN: Duration = Duration::from_millis(100);
 
-/// How long to wait between renewals of a lock.
+/// The interval between renewals of a lock.
 pub(crate) fn renewal_interval(timeout: Duration, buffer: Duration) -> Duration {
     if timeout < LONG_LOCK {
         return timeout / 2;
@@ -40,21 +40,7 @@ pub(crate) fn renewal_interval(timeout: Duration, buffer: Duration) -> Duration 
     timeout.saturating_sub(buffer.max(RENEWAL_LEAD_MIN)).max(LONG_LOCK_INTERVAL_MIN)
 }
 
-/// The answers to a batch of renewals, to be waited for.
-type Renewing<'a> = Pin<Box<dyn Future<Output = Answers> + Send + 'a>>;
-
-/// The one thing the keeper asks of a store.
-pub(crate) trait Renewer: Send + Sync {
-    fn renew<'a>(&'a self, renewals: &'a [LockRenewal]) -> Renewing<'a>;
-}
-
-impl Renewer for Arc<dyn Provider> {
-    fn renew<'a>(&'a self, renewals: &'a [LockRenewal]) -> Renewing<'a> {
-        self.renew_locks(renewals)
-    }
-}
-
-/// What a lock is renewed by.
+/// How a lock is renewed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LockTerms {
     pub(crate) kind: LockKind,
@@ -64,38 +50,38 @@ pub(crate) struct LockTerms {
 
 /// The keeper; cheap to clone.
 #[derive(Clone, Default)]
-pub(crate) struct LockKeeper(Arc<Shared>);
+pub(crate) struct LockKeeper(Arc<LockKeeperInner>);
 
 #[derive(Default)]
-struct Shared {
-    locks: Mutex<Locks>,
-    /// Tells the task that something is due earlier than it sleeps for.
-    earlier: Notify,
+struct LockKeeperInner {
+    locks: Mutex<KeptLocks>,
+    /// Wakes the task if a renewal is due before the time it sleeps until.
+    due_earlier: Notify,
 }
 
 #[derive(Default)]
-struct Locks {
-    by_id: HashMap<u64, HeldLock>,
+struct KeptLocks {
+    by_id: HashMap<u64, KeptLock>,
     due: BTreeSet<(Instant, u64)>,
     next_id: u64,
-    /// Until when the task sleeps; `None` if it waits for the first lock.
+    /// The time the task sleeps until; `None` if it waits for the first lock.
     asleep_until: Option<Instant>,
 }
 
-struct HeldLock {
+struct KeptLock {
     token: String,
     terms: LockTerms,
-    /// Whether a renewal was sent and not answered.
+    /// Whether a renewal was sent and is not answered yet.
     under_way: bool,
-    /// When it is to be renewed or, while a renewal is under way, given up.
+    /// When it is to be renewed or, while a renewal is under way, given up as lost.
     due_at: Instant,
-    /// When the lock has run out by our own clock, if no renewal succeeds.
+    /// When the lock expires by this process' clock, if no renewal succeeds.
     ends_at: Instant,
     lost: CancellationToken,
     given_up: Arc<AtomicBool>,
 }
 
-/// A lock that is kept alive until this is dropped.
+/// A lock that is renewed until this is dropped.
 pub(crate) struct LockGuard {
     id: u64,
     keeper: LockKeeper,
@@ -104,17 +90,17 @@ pub(crate) struct LockGuard {
 }
 
 impl LockGuard {
-    /// Ends when the lock is lost.
+    /// Returns when the lock is lost.
     pub(crate) async fn lost(&self) {
         self.lost.cancelled().await;
     }
 
-    /// Whether the lock is lost only because it could not be renewed: the store may still think it is held.
+    /// Returns true if the lock is lost only because it could not be renewed. The store may still count it as held.
     pub(crate) fn is_given_up(&self) -> bool {
         self.given_up.load(Ordering::SeqCst)
     }
 
-    /// Has the lock renewed at once, to learn whether it is still there.
+    /// Has the lock renewed at once, to find out whether it is still held.
     pub(crate) fn check_now(&self) {
         let mut locks = self.keeper.locks();
         if locks.by_id.get(&self.id).is_none_or(|held| held.under_way) {
@@ -123,7 +109,7 @@ impl LockGuard {
         locks.set_due(self.id, Instant::now());
         locks.asleep_until = Some(Instant::now());
         drop(locks);
-        self.keeper.0.earlier.notify_one();
+        self.keeper.0.due_earlier.notify_one();
     }
 }
 
@@ -134,7 +120,7 @@ impl Drop for LockGuard {
 }
 
 impl LockKeeper {
-    /// Keeps a lock that was just taken. `lost` is cancelled if it is lost.
+    /// Renews a lock that was just taken until the guard is dropped. Cancels `lost` if the lock is lost.
     pub(crate) fn keep(&self, token: String, terms: LockTerms, lost: CancellationToken) -> LockGuard {
         let now = Instant::now();
         let due_at = after(now, renewal_interval(terms.timeout, terms.buffer));
@@ -143,7 +129,7 @@ impl LockKeeper {
         locks.next_id += 1;
         locks.due.insert((due_at, id));
         let given_up = Arc::new(AtomicBool::new(false));
-        let held = HeldLock {
+        let lock = KeptLock {
             token,
             terms,
             under_way: false,
@@ -152,48 +138,48 @@ impl LockKeeper {
             lost: lost.clone(),
             given_up: Arc::clone(&given_up),
         };
-        locks.by_id.insert(id, held);
+        locks.by_id.insert(id, lock);
         let wake = locks.asleep_until.is_none_or(|until| due_at < until);
         if wake {
             locks.asleep_until = Some(due_at);
         }
         drop(locks);
         if wake {
-            self.0.earlier.notify_one();
+            self.0.due_earlier.notify_one();
         }
         LockGuard { id, keeper: self.clone(), lost, given_up }
     }
 
-    /// Renews what is due, for ever.
-    pub(crate) async fn run(self, store: impl Renewer) {
-        let mut calls = Calls::default();
+    /// Renews the locks that are due, until this future is dropped.
+    pub(crate) async fn run(self, store: Arc<dyn Store>) {
+        let mut calls = RenewalCalls::default();
         loop {
             let now = Instant::now();
             let wake_at = {
                 let mut locks = self.locks();
                 let batch = locks.take_due(now);
                 if !batch.ids.is_empty() {
-                    calls.make(&store, batch, now);
+                    calls.send(&*store, batch, now);
                 }
-                calls.forget_unless(|id| locks.by_id.contains_key(&id));
+                calls.cancel_unless(|id| locks.by_id.contains_key(&id));
                 locks.next_wake()
             };
             tokio::select! {
                 biased;
                 answered = calls.next() => self.locks().settle_all(answered),
-                () = self.0.earlier.notified() => {}
+                () = self.0.due_earlier.notified() => {}
                 () = wait_until(wake_at) => {}
             }
         }
     }
 
-    fn locks(&self) -> MutexGuard<'_, Locks> {
+    fn locks(&self) -> MutexGuard<'_, KeptLocks> {
         self.0.locks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Locks {
-    fn remove(&mut self, id: u64) -> Option<HeldLock> {
+impl KeptLocks {
+    fn remove(&mut self, id: u64) -> Option<KeptLock> {
         let held = self.by_id.remove(&id)?;
         self.due.remove(&(held.due_at, id));
         Some(held)
@@ -212,9 +198,9 @@ impl Locks {
         self.asleep_until
     }
 
-    /// What is to be renewed by `now`; what waited for its answer until its end is given up.
-    fn take_due(&mut self, now: Instant) -> Batch {
-        let mut batch = Batch::default();
+    /// The renewals that are due at `now`. Gives up locks that expired before their renewal was answered.
+    fn take_due(&mut self, now: Instant) -> RenewalBatch {
+        let mut batch = RenewalBatch::default();
         while let Some((due_at, id)) = self.due.first().copied().filter(|(due_at, _)| *due_at <= now) {
             self.due.remove(&(due_at, id));
             let Some(held) = self.by_id.get_mut(&id) else { continue };
@@ -224,7 +210,7 @@ impl Locks {
             }
             held.under_way = true;
             batch.ids.push(id);
-            batch.renewals.push(LockRenewal {
+            batch.locks.push(LockRenewal {
                 kind: held.terms.kind,
                 token: held.token.clone(),
                 extend_for: held.terms.timeout,
@@ -238,15 +224,16 @@ impl Locks {
         batch
     }
 
-    fn settle_all(&mut self, answered: Answered) {
-        let Answered { ids, sent_at, answers } = answered;
-        let mut answers = answers.into_iter();
+    fn settle_all(&mut self, answered: AnsweredRenewals) {
+        let AnsweredRenewals { ids, sent_at, answers } = answered;
+        let (mut answers, for_all) = match answers {
+            Ok(renewed) => {
+                (renewed.locks.into_iter(), ProviderError::retryable("renew", "no answer for this lock"))
+            }
+            Err(error) => (Vec::new().into_iter(), error),
+        };
         for id in ids {
-            // A provider that answers too few is taken to have failed for now.
-            let answer = answers
-                .next()
-                .unwrap_or_else(|| Err(ProviderError::retryable("renew_locks", "no answer for this lock")));
-            self.settle(id, answer, sent_at);
+            self.settle(id, answers.next().unwrap_or_else(|| Err(for_all.clone())), sent_at);
         }
     }
 
@@ -259,14 +246,14 @@ impl Locks {
                 let due_at = after(sent_at, renewal_interval(held.terms.timeout, held.terms.buffer));
                 self.set_due(id, due_at);
             }
-            Err(error) if error.is_lock_lost() || planted(Bug::RenewalErrorIsLoss) => {
+            Err(error) if error.is_lock_lost() => {
                 self.lose(id, &error.to_string());
             }
             Err(error) if error.is_retryable() => {
                 let retry_at = Instant::now() + RETRY_DELAY;
                 if retry_at < held.ends_at {
                     tracing::debug!(target: "everturn::runtime::worker", lock_token = %held.token, %error,
-                        "lock renewal failed for now and is tried again");
+                        "lock renewal failed; retrying");
                     self.set_due(id, retry_at);
                 } else {
                     self.give_up(id, "no renewal succeeded in time");
@@ -276,7 +263,7 @@ impl Locks {
         }
     }
 
-    /// The lock could not be kept, but nobody said that it is another's.
+    /// The lock could not be renewed. The store did not say that it is lost.
     fn give_up(&mut self, id: u64, why: &str) {
         if let Some(held) = self.by_id.get(&id) {
             held.given_up.store(true, Ordering::SeqCst);
@@ -287,7 +274,7 @@ impl Locks {
     fn lose(&mut self, id: u64, why: &str) {
         if let Some(held) = self.remove(id) {
             tracing::debug!(target: "everturn::runtime::worker", lock_token = %held.token, error = why,
-                "lock lost, it is not renewed any more");
+                "lock lost; its work is cancelled");
             held.lost.cancel();
         }
     }

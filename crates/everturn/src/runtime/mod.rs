@@ -1,13 +1,14 @@
-//! Running orchestrations and activities.
+//! Running orchestrations and activities: [`Runtime`], its [`RuntimeOptions`], the [registries](registry) and
+//! [observability].
 
 mod activity_context;
 mod activity_handler;
 mod catch_panic;
 mod deadline;
+mod deferred_drop;
 mod descriptor;
 mod dispatcher;
 mod gauges;
-mod graveyard;
 mod lock_keeper;
 mod node;
 pub mod observability;
@@ -25,7 +26,7 @@ mod system_activities;
 mod warm_cache;
 mod worker;
 
-/// Every bound that users can meet.
+/// The limits on what orchestrations and activities may use.
 pub mod limits {
     pub use everturn_core::limits::{
         MAX_CUSTOM_STATUS_BYTES, MAX_KV_KEYS, MAX_KV_VALUE_BYTES, MAX_TAG_NAME_BYTES, MAX_WORKER_TAGS,

@@ -1,11 +1,12 @@
-//! What the tasks of one runtime share.
+//! The state that all tasks of one runtime share.
 
 use std::sync::Arc;
 
 use everturn_core::SemverRange;
-use everturn_provider::{Clock, DispatcherCapabilityFilter, Provider, Stamp};
+use everturn_provider::store::{Stamp, Store};
+use everturn_provider::{Clock, DispatcherCapabilityFilter};
 
-use super::graveyard::Graveyard;
+use super::deferred_drop::DeferredDrops;
 use super::lock_keeper::LockKeeper;
 use super::observability::MetricsProvider;
 use super::options::RuntimeOptions;
@@ -14,35 +15,35 @@ use super::session_budget::SessionBudget;
 use super::warm_cache::WarmCache;
 use super::worker::running::RunningActivities;
 
-/// What the tasks of one runtime share.
+/// The state that all tasks of one runtime share.
 pub(crate) struct Node {
-    pub(crate) store: Arc<dyn Provider>,
+    pub(crate) store: Arc<dyn Store>,
     pub(crate) orchestrations: OrchestrationRegistry,
-    /// The user's activities and the engine's own.
+    /// The user's activities and the built-in ones.
     pub(crate) activities: ActivityRegistry,
     pub(crate) options: RuntimeOptions,
     pub(crate) metrics: Option<Arc<MetricsProvider>>,
-    /// Which executions this runtime can replay.
+    /// The executions that this runtime can replay.
     pub(crate) filter: DispatcherCapabilityFilter,
     pub(crate) supported_range: SemverRange,
     pub(crate) locks: LockKeeper,
     pub(crate) warm: WarmCache,
-    pub(crate) graveyard: Graveyard,
+    pub(crate) deferred_drops: DeferredDrops,
     pub(crate) running: RunningActivities,
     pub(crate) sessions: SessionBudget,
     pub(crate) runtime_id: String,
-    /// Whom this runtime's sessions belong to, if it has no name of its own: long enough never to meet another's.
+    /// Owner of this runtime's sessions if the node has no name. Random, and long enough to be unique.
     session_owner: String,
 }
 
 impl Node {
     pub(crate) fn new(
-        store: Arc<dyn Provider>,
+        store: Arc<dyn Store>,
         activities: ActivityRegistry,
         orchestrations: OrchestrationRegistry,
         options: RuntimeOptions,
         metrics: Option<Arc<MetricsProvider>>,
-        graveyard: Graveyard,
+        deferred_drops: DeferredDrops,
     ) -> Self {
         let supported_range =
             options.supported_replay_versions.clone().unwrap_or_else(SemverRange::default_for_current_build);
@@ -55,7 +56,7 @@ impl Node {
             supported_range,
             locks: LockKeeper::default(),
             warm: WarmCache::new(options.warm_instances_max, options.warm_bytes_max),
-            graveyard,
+            deferred_drops,
             running: RunningActivities::default(),
             sessions: SessionBudget::new(options.max_sessions_per_runtime),
             runtime_id: format!("{:04x}", options.clock.random_u128() as u16),
@@ -68,12 +69,12 @@ impl Node {
         self.options.clock.as_ref()
     }
 
-    /// A stamp nobody used before.
+    /// A new random stamp.
     pub(crate) fn new_stamp(&self) -> Stamp {
         Stamp(self.clock().random_u128() as u64)
     }
 
-    /// The supported versions as text.
+    /// The supported engine versions as text.
     pub(crate) fn supported_range_text(&self) -> String {
         format!(">={}, <={}", self.supported_range.min, self.supported_range.max)
     }
@@ -89,7 +90,7 @@ impl Node {
         format!("work-{slot}-{node}")
     }
 
-    /// Whom the sessions of a worker slot belong to: all slots of a named node together, else each slot for itself.
+    /// Owner of a worker slot's sessions: the node, if it has a name, else the slot.
     pub(crate) fn session_owner(&self, slot: usize) -> String {
         match &self.options.worker_node_id {
             Some(node) => node.clone(),
@@ -97,7 +98,7 @@ impl Node {
         }
     }
 
-    /// Every owner of [`Node::session_owner`], once.
+    /// The session owners of all worker slots, each once.
     pub(crate) fn session_owners(&self) -> Vec<String> {
         let mut owners: Vec<String> =
             (0..self.options.worker_concurrency).map(|slot| self.session_owner(slot)).collect();

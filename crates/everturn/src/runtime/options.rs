@@ -1,4 +1,4 @@
-//! How a runtime works.
+//! Options of a runtime.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use everturn_provider::{Clock, SystemClock, TagFilter};
 
 use super::observability::ObservabilityConfig;
 
-/// How a runtime works. Every field has a default that suits most programs.
+/// Options of a [`Runtime`](super::Runtime). The defaults suit most programs.
 ///
 /// ```
 /// use std::time::Duration;
@@ -26,80 +26,80 @@ use super::observability::ObservabilityConfig;
 pub struct RuntimeOptions {
     /// Shortest time between two empty fetches, for providers whose fetch does not wait.
     pub dispatcher_min_poll_interval: Duration,
-    /// How long one fetch waits for work.
+    /// Longest wait of one fetch for work.
     pub dispatcher_long_poll_timeout: Duration,
-    /// How many orchestrations' code runs at the same time. Beyond these, turns may be waiting for their commit.
+    /// Number of orchestrations whose code runs at the same time. Turns that wait for their commit are not counted.
     pub orchestration_concurrency: usize,
-    /// How many activities run at the same time.
+    /// Number of activities that run at the same time.
     pub worker_concurrency: usize,
-    /// How long an instance stays locked without renewal. At least 200 ms.
+    /// Duration of an instance's lock without renewal. At least 200 ms.
     pub orchestrator_lock_timeout: Duration,
-    /// How long before its end an instance's lock is renewed.
+    /// Time before its end at which an instance's lock is renewed.
     pub orchestrator_lock_renewal_buffer: Duration,
-    /// How long an activity stays locked without renewal. At least 200 ms.
+    /// Duration of an activity's lock without renewal. At least 200 ms.
     pub worker_lock_timeout: Duration,
-    /// How long before its end an activity's lock is renewed.
+    /// Time before its end at which an activity's lock is renewed.
     pub worker_lock_renewal_buffer: Duration,
     /// Logs and metrics.
     pub observability: ObservabilityConfig,
-    /// How long work waits for which this runtime has no handler.
+    /// Delay before work without a registered handler is offered again.
     pub unregistered_backoff: UnregisteredBackoffConfig,
-    /// How often a message is tried before it counts as poison.
+    /// Number of attempts at a message before it counts as poison.
     pub max_attempts: u32,
-    /// How long a cancelled activity may go on before it is aborted.
+    /// Time that a cancelled activity has to end by itself before it is aborted.
     pub activity_cancellation_grace_period: Duration,
-    /// Which engine versions' executions this runtime takes; by default all up to its own.
+    /// Engine versions whose executions this runtime replays. By default all versions up to its own.
     pub supported_replay_versions: Option<SemverRange>,
-    /// How long a session stays with its owner without renewal. At least 200 ms.
+    /// Duration of a session's lease without renewal. At least 200 ms.
     pub session_lock_timeout: Duration,
-    /// How long before its end a session's lease is renewed.
+    /// Time before its end at which a session's lease is renewed.
     pub session_lock_renewal_buffer: Duration,
-    /// How long a session stays with its owner without activities. Longer than the renewal interval of activities.
+    /// Time without activities after which a session is released. Must exceed the renewal interval of activities.
     pub session_idle_timeout: Duration,
-    /// How often sessions nobody needs are removed.
+    /// Interval at which idle sessions are removed.
     pub session_cleanup_interval: Duration,
-    /// How many sessions may be in flight at the same time.
+    /// Number of sessions that may have activities running at the same time.
     pub max_sessions_per_runtime: usize,
-    /// A stable name of this node: its worker slots then own sessions together, across restarts.
+    /// Stable name of this node. With a name, all its worker slots share their sessions, also across restarts.
     pub worker_node_id: Option<String>,
-    /// Which activities this runtime takes.
+    /// Tags of the activities that this runtime runs.
     pub worker_tag_filter: TagFilter,
-    /// Where this node gets time and randomness from.
+    /// Source of time and randomness of this node.
     pub clock: Arc<dyn Clock>,
-    /// How many waiting instances stay in memory, so that their next turn needs no replay.
+    /// Number of waiting instances that stay in memory, so that their next turn needs no replay.
     pub warm_instances_max: usize,
-    /// How many bytes they may hold together, by estimate.
+    /// Estimated bytes that these instances may use together.
     pub warm_bytes_max: usize,
-    /// How often a turn that began in memory is replayed from storage and compared.
+    /// Which turns of instances in memory are replayed from the stored history and compared.
     pub shadow_replay: ShadowReplay,
 }
 
-/// How often a turn that began in memory is replayed from storage and compared, to find code that is not deterministic.
+/// Which turns of instances in memory are replayed from the stored history and compared, to find nondeterministic code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ShadowReplay {
-    /// Never.
+    /// None.
     #[default]
     Off,
-    /// Once in so many turns; 0 means never.
+    /// One in this many turns, chosen at random; 0 means none.
     OneIn(u32),
-    /// After every turn.
+    /// Every turn.
     Always,
 }
 
-/// How long work waits for which a runtime has no handler: longer with each attempt.
+/// Delay before work without a registered handler is offered again. It doubles with each attempt.
 #[derive(Debug, Clone)]
 pub struct UnregisteredBackoffConfig {
-    /// The first wait.
+    /// Delay after the first attempt.
     pub base_delay: Duration,
-    /// The longest wait.
+    /// Longest delay.
     pub max_delay: Duration,
 }
 
-/// After so many doublings the wait no longer grows, whatever its limit.
+/// Number of doublings after which the delay no longer grows.
 const BACKOFF_DOUBLINGS_MAX: u32 = 6;
 
 impl UnregisteredBackoffConfig {
-    /// The wait after the given attempt; the first is 1.
+    /// The delay after the given attempt, counted from 1.
     ///
     /// ```
     /// use std::time::Duration;
@@ -151,10 +151,10 @@ impl Default for RuntimeOptions {
 }
 
 impl RuntimeOptions {
-    /// Checks what a runtime relies on; it does so when it starts.
+    /// Checks that the options fit together. A runtime calls it when it starts.
     ///
     /// # Panics
-    /// If a lock timeout is below 200 ms, or a session would count as idle between two renewals of its activity.
+    /// If a lock timeout is below 200 ms, or if a session would become idle between two renewals of its activity.
     pub fn validate(&self) {
         let lock_timeout_min = Duration::from_millis(MIN_LOCK_TIMEOUT_MS);
         for (field, timeout) in [

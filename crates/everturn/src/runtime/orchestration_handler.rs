@@ -1,11 +1,11 @@
-//! Functions as orchestrations.
+//! Orchestrations made of functions.
 
 use std::future::Future;
 
 use async_trait::async_trait;
 use everturn_core::{OrchestrationContext, OrchestrationHandler};
 
-/// A function as an [`OrchestrationHandler`].
+/// Makes an [`OrchestrationHandler`] of a function.
 pub struct FnOrchestration<F, Fut>(pub F)
 where
     F: Fn(OrchestrationContext, String) -> Fut;

@@ -1,4 +1,4 @@
-//! How fast a fetch loop goes round when there is nothing to do, or when fetching fails.
+//! Pauses of a fetch loop when there is no work, or when fetching fails.
 
 use std::time::Duration;
 
@@ -6,30 +6,30 @@ use everturn_provider::ProviderError;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// Base of the back-off after a fetch that may succeed when tried again.
+/// Base of the back-off after a fetch that failed with a retryable error.
 const RETRY_BASE_MS: u64 = 100;
 /// Longest back-off.
 const RETRY_MAX_MS: u64 = 3_000;
-/// Pause after a fetch that failed for good: the next one may be another matter.
+/// Pause after a fetch that failed with a permanent error. The next fetch may succeed nevertheless.
 const PERMANENT_PAUSE: Duration = Duration::from_millis(100);
 
-/// The pace of one loop.
-pub(crate) struct Pace {
+/// The pauses of one fetch loop.
+pub(crate) struct FetchPace {
     min_poll_interval: Duration,
     failures: u32,
 }
 
-impl Pace {
+impl FetchPace {
     pub(crate) fn new(min_poll_interval: Duration) -> Self {
         Self { min_poll_interval, failures: 0 }
     }
 
-    /// A fetch brought work.
+    /// Call after a fetch that returned work.
     pub(crate) fn found(&mut self) {
         self.failures = 0;
     }
 
-    /// A fetch brought nothing: waits if it came back early, which only providers that cannot wait do.
+    /// Call after a fetch that returned nothing. Waits if the fetch returned early, as providers do that cannot wait.
     pub(crate) async fn found_nothing(&mut self, fetched_at: Instant, stop: &CancellationToken) {
         self.failures = 0;
         let rest = self.min_poll_interval.saturating_sub(fetched_at.elapsed());
@@ -40,7 +40,7 @@ impl Pace {
         }
     }
 
-    /// A fetch failed: backs off.
+    /// Call after a fetch that failed. Waits with exponential back-off.
     pub(crate) async fn failed(&mut self, error: &ProviderError, stop: &CancellationToken) {
         pause(self.back_off(error), stop).await;
     }
@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn retryable_failures_back_off_up_to_three_seconds() {
-        let mut pace = Pace::new(Duration::ZERO);
+        let mut pace = FetchPace::new(Duration::ZERO);
         let error = ProviderError::retryable("fetch", "busy");
         let waits: Vec<u128> = (0..7).map(|_| pace.back_off(&error).as_millis()).collect();
         assert_eq!(waits, [200, 400, 800, 1600, 3000, 3000, 3000]);
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn permanent_failures_pause_for_a_tenth_of_a_second() {
-        let mut pace = Pace::new(Duration::ZERO);
+        let mut pace = FetchPace::new(Duration::ZERO);
         let error = ProviderError::permanent("fetch", "broken");
         assert_eq!(pace.back_off(&error).as_millis(), 100);
         assert_eq!(pace.back_off(&error).as_millis(), 100);
@@ -87,7 +87,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_early_empty_fetch_waits_for_the_rest_of_the_interval() {
-        let mut pace = Pace::new(Duration::from_millis(100));
+        let mut pace = FetchPace::new(Duration::from_millis(100));
         let fetched_at = Instant::now();
         pace.found_nothing(fetched_at, &CancellationToken::new()).await;
         assert!(fetched_at.elapsed() >= Duration::from_millis(100));
@@ -98,7 +98,7 @@ mod tests {
         let stop = CancellationToken::new();
         stop.cancel();
         let before = Instant::now();
-        Pace::new(Duration::from_secs(60)).found_nothing(before, &stop).await;
+        FetchPace::new(Duration::from_secs(60)).found_nothing(before, &stop).await;
         assert_eq!(before.elapsed(), Duration::ZERO);
     }
 }

@@ -1,4 +1,4 @@
-//! Trying again what failed for now.
+//! Retrying calls that failed with a retryable error.
 
 use std::future::Future;
 use std::time::Duration;
@@ -6,20 +6,20 @@ use std::time::Duration;
 use everturn_provider::ProviderError;
 use tokio::time::{Instant, sleep};
 
-/// First wait before a call is made again.
+/// Wait before the first retry.
 const RETRY_MIN: Duration = Duration::from_millis(10);
-/// Longest wait before a call is made again.
+/// Longest wait before a retry.
 const RETRY_MAX: Duration = Duration::from_millis(160);
 
-/// The waits between tries: doubling, up to a limit.
-pub(crate) struct Backoff(Duration);
+/// The waits between retries. They double up to a limit.
+pub(crate) struct RetryBackoff(Duration);
 
-impl Backoff {
+impl RetryBackoff {
     pub(crate) fn new() -> Self {
         Self(RETRY_MIN)
     }
 
-    /// How long to wait before the next try.
+    /// How long to wait before the next retry.
     pub(crate) fn next_wait(&mut self) -> Duration {
         let wait = self.0;
         self.0 = (wait * 2).min(RETRY_MAX);
@@ -27,13 +27,14 @@ impl Backoff {
     }
 }
 
-/// Makes a call until it succeeds, fails for good, or `at_most` is over: the time that the lock behind it lasts.
+/// Makes a call until it succeeds, fails with a permanent error, or `at_most` has passed: the duration of the lock that
+/// the call depends on.
 pub(crate) async fn retrying<F>(at_most: Duration, mut call: impl FnMut() -> F) -> Result<(), ProviderError>
 where
     F: Future<Output = Result<(), ProviderError>>,
 {
     let began = Instant::now();
-    let mut backoff = Backoff::new();
+    let mut backoff = RetryBackoff::new();
     loop {
         let answer = call().await;
         let wait = backoff.next_wait();
@@ -52,13 +53,13 @@ mod tests {
 
     #[test]
     fn waits_double_up_to_a_sixth_of_a_second() {
-        let mut backoff = Backoff::new();
+        let mut backoff = RetryBackoff::new();
         let waits: Vec<u128> = (0..6).map(|_| backoff.next_wait().as_millis()).collect();
         assert_eq!(waits, [10, 20, 40, 80, 160, 160]);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_passes_is_tried_until_it_has() {
+    async fn retryable_errors_are_retried_until_the_call_succeeds() {
         let mut tries = 0;
         let answer = retrying(Duration::from_secs(30), || {
             tries += 1;
@@ -69,7 +70,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_does_not_pass_ends_with_the_time_or_at_once() {
+    async fn retries_end_with_the_time_and_permanent_errors_end_at_once() {
         let began = Instant::now();
         let busy = retrying(Duration::from_secs(1), || ready(Err(ProviderError::retryable("op", "busy"))));
         assert!(busy.await.is_err());

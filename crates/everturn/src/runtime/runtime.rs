@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use everturn_core::current_build_version;
 use everturn_provider::Provider;
+use everturn_provider::store::{ExecutionRead, Store};
 
+use super::deferred_drop::{DeferredDropTask, deferred_drops};
 use super::descriptor::OrchestrationDescriptor;
-use super::dispatcher::standing::{ParentLink, StartFacts, start_facts};
-use super::graveyard::{Gravedigger, graveyard};
+use super::dispatcher::execution_start::ExecutionStart;
 use super::node::Node;
 use super::observability::{MetricsSnapshot, ObservabilityHandle};
 use super::options::RuntimeOptions;
@@ -18,21 +19,21 @@ use super::system_activities::with_system_activities;
 use super::{dispatcher, gauges, session_leases, worker};
 use crate::providers::instrumented::InstrumentedProvider;
 
-/// How long shutdown waits for work in hand unless told otherwise.
+/// How long shutdown waits for work under way by default.
 const DEFAULT_GRACE: Duration = Duration::from_secs(1);
 
-/// Runs orchestrations and activities on a store, until it is shut down.
+/// Runs orchestrations and activities on a store until it is shut down.
 ///
-/// Several runtimes may share one store, in one process or in many.
+/// Several runtimes may share one store, in one process or in several.
 pub struct Runtime {
-    /// Gone after shutdown, so that nothing of the store is held any more.
+    /// `None` after shutdown, so that the store is released.
     node: Mutex<Option<Arc<Node>>>,
     observability: Option<ObservabilityHandle>,
     tasks: RuntimeTasks,
 }
 
 impl Runtime {
-    /// Starts a runtime on a store in memory, for trying things out: it forgets everything when it ends.
+    /// Starts a runtime on an in-memory SQLite store, for experiments and tests. Its data is lost when it ends.
     #[cfg(feature = "sqlite")]
     pub async fn start(activities: ActivityRegistry, orchestrations: OrchestrationRegistry) -> Arc<Self> {
         #[expect(clippy::expect_used, reason = "the signature has no error, and memory is all this needs")]
@@ -40,7 +41,7 @@ impl Runtime {
         Self::start_with_store(Arc::new(store), activities, orchestrations).await
     }
 
-    /// Starts a runtime with default options.
+    /// Starts a runtime with default options on `store`.
     pub async fn start_with_store(
         store: Arc<dyn Provider>,
         activities: ActivityRegistry,
@@ -49,7 +50,7 @@ impl Runtime {
         Self::start_with_options(store, activities, orchestrations, RuntimeOptions::default()).await
     }
 
-    /// Starts a runtime.
+    /// Starts a runtime with `options` on `store`.
     ///
     /// # Panics
     /// If the options contradict each other, see [`RuntimeOptions::validate`].
@@ -65,36 +66,36 @@ impl Runtime {
             provider = %store.name(), provider_version = %store.version(), "runtime starting");
         let observability = ObservabilityHandle::init(&options.observability)
             .inspect_err(
-                |error| tracing::warn!(target: "everturn::runtime", %error, "running without metrics"),
+                |error| tracing::warn!(target: "everturn::runtime", %error, "preparing metrics failed; running without metrics"),
             )
             .ok();
         let metrics = observability.as_ref().map(|handle| Arc::clone(handle.metrics_provider()));
-        let store: Arc<dyn Provider> = Arc::new(InstrumentedProvider::new(store, metrics.clone()));
+        let store: Arc<dyn Store> = Arc::new(InstrumentedProvider::new(store, metrics.clone()));
         if let Some(metrics) = &metrics {
             gauges::refresh(store.as_ref(), metrics).await;
         }
-        let (graveyard, gravedigger) = graveyard();
-        let node = Arc::new(Node::new(store, activities, orchestrations, options, metrics, graveyard));
+        let (deferred_drops, drop_task) = deferred_drops();
+        let node = Arc::new(Node::new(store, activities, orchestrations, options, metrics, deferred_drops));
         tracing::info!(target: "everturn::runtime", supported_range = %node.supported_range_text(),
             runtime_id = %node.runtime_id, "capability filter set");
         let tasks = RuntimeTasks::new();
-        start_servants(&tasks, &node, gravedigger);
+        start_background_tasks(&tasks, &node, drop_task);
         start_slots(&tasks, &node);
         Arc::new(Self { node: Mutex::new(Some(node)), observability, tasks })
     }
 
-    /// Stops fetching, lets work in hand finish for `timeout_ms` (1000 by default), aborts the rest, and returns when
-    /// no task of this runtime is left. What was aborted is done again by whoever gets its lock next.
+    /// Stops fetching, lets work under way finish for `timeout_ms` (1000 by default), aborts the rest, and returns when
+    /// every task of this runtime has ended. Aborted work is done again by the next runtime that locks it.
     ///
-    /// May be called several times, also at the same time; the shortest wait rules. With 0 it needs no async runtime
-    /// around it.
+    /// May be called several times, also concurrently; the shortest timeout applies. With 0 it can run outside an async
+    /// runtime.
     pub async fn shutdown(self: Arc<Self>, timeout_ms: Option<u64>) {
         let grace = timeout_ms.map_or(DEFAULT_GRACE, Duration::from_millis);
         self.tasks.end_slots(grace).await;
         if let Some(node) = self.node() {
             node.warm.close();
         }
-        self.tasks.end_servants().await;
+        self.tasks.end_background().await;
         let node = self.node.lock().unwrap_or_else(PoisonError::into_inner).take();
         drop(node);
         if let Some(observability) = &self.observability {
@@ -102,32 +103,30 @@ impl Runtime {
         }
     }
 
-    /// What an instance runs; `None` if it is unknown, or after shutdown.
+    /// Name, version and parent of an instance; `None` if it is unknown, or after shutdown.
     pub async fn get_orchestration_descriptor(&self, instance: &str) -> Option<OrchestrationDescriptor> {
         let read = || {
             let (node, instance) = (self.node()?, instance.to_owned());
-            Some(async move { node.store.read(&instance).await.ok() })
+            Some(async move { node.store.read_execution(&ExecutionRead::latest(instance)).await.ok() })
         };
-        let history = self.tasks.errand(read).await?;
-        let StartFacts { name, version, parent } = history.iter().find_map(start_facts)?;
-        let (parent_instance, parent_id) = match parent {
-            Some(ParentLink { instance, id, .. }) => (Some(instance), Some(id)),
-            None => (None, None),
-        };
-        Some(OrchestrationDescriptor { name, version, parent_instance, parent_id })
+        let latest = self.tasks.run_short_task(read).await?;
+        let start = latest.history.iter().find_map(ExecutionStart::from_event)?;
+        let version = start.version_text().to_owned();
+        let (parent_instance, parent_id) = start.parent.map(|parent| (parent.instance, parent.id)).unzip();
+        Some(OrchestrationDescriptor { name: start.name, version, parent_instance, parent_id })
     }
 
-    /// What was counted so far; `None` if this runtime counts nothing.
+    /// The counters of this runtime; `None` if it runs without metrics.
     pub fn metrics_snapshot(&self) -> Option<MetricsSnapshot> {
         self.observability.as_ref().map(ObservabilityHandle::metrics_snapshot)
     }
 
-    /// What this runtime reports through; `None` if it counts nothing.
+    /// The metrics of this runtime; `None` if it runs without metrics.
     pub fn observability_handle(&self) -> Option<&ObservabilityHandle> {
         self.observability.as_ref()
     }
 
-    /// How many waiting instances are in memory now, so that their next turn needs no replay; 0 after shutdown.
+    /// How many waiting instances are in memory, so that their next turn needs no replay; 0 after shutdown.
     pub fn warm_instances(&self) -> usize {
         self.node().map_or(0, |node| node.warm.len())
     }
@@ -137,21 +136,23 @@ impl Runtime {
     }
 }
 
-/// Starts what serves the slots.
-fn start_servants(tasks: &RuntimeTasks, node: &Arc<Node>, gravedigger: Gravedigger) {
-    tasks.spawn_finisher(gravedigger.run(tasks.stop_serving()));
+/// Starts the tasks that serve the slots.
+fn start_background_tasks(tasks: &RuntimeTasks, node: &Arc<Node>, drop_task: DeferredDropTask) {
+    tasks.spawn_until_stopped(drop_task.run(tasks.stop_background()));
     let (store, locks) = (Arc::clone(&node.store), node.locks.clone());
-    tasks.spawn_servant(move || locks.clone().run(Arc::clone(&store)));
+    tasks.spawn_background("lock renewal", move || locks.clone().run(Arc::clone(&store)));
     let (store, owners, options) = (Arc::clone(&node.store), node.session_owners(), node.options.clone());
-    tasks.spawn_servant(move || session_leases::run(Arc::clone(&store), owners.clone(), options.clone()));
+    tasks.spawn_background("session lease", move || {
+        session_leases::run(Arc::clone(&store), owners.clone(), options.clone())
+    });
     if let Some(metrics) = &node.metrics {
         let (store, metrics) = (Arc::clone(&node.store), Arc::clone(metrics));
         let every = node.options.observability.gauge_poll_interval;
-        tasks.spawn_servant(move || gauges::run(Arc::clone(&store), Arc::clone(&metrics), every));
+        tasks.spawn_background("gauge", move || gauges::run(Arc::clone(&store), Arc::clone(&metrics), every));
     }
 }
 
-/// Starts what fetches and runs work.
+/// Starts the tasks that fetch and run work.
 fn start_slots(tasks: &RuntimeTasks, node: &Arc<Node>) {
     for slot in 0..node.options.orchestration_concurrency {
         let (node, stop) = (Arc::clone(node), tasks.stop_fetching());

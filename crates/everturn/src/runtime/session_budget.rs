@@ -1,4 +1,4 @@
-//! How many sessions this runtime may serve at once.
+//! The limit on sessions that this runtime serves at the same time.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,16 +7,16 @@ use tokio::sync::watch;
 
 /// Counts the distinct sessions in flight; cheap to clone.
 #[derive(Clone)]
-pub(crate) struct SessionBudget(Arc<Inner>);
+pub(crate) struct SessionBudget(Arc<SessionBudgetInner>);
 
-struct Inner {
+struct SessionBudgetInner {
     sessions_max: usize,
     /// Activities in flight by session.
     in_flight: Mutex<HashMap<String, usize>>,
     full: watch::Sender<bool>,
 }
 
-/// A place in the budget, given back when dropped.
+/// A place in the budget, released when dropped.
 pub(crate) struct SessionPlace {
     session: String,
     budget: SessionBudget,
@@ -25,16 +25,15 @@ pub(crate) struct SessionPlace {
 impl SessionBudget {
     pub(crate) fn new(sessions_max: usize) -> Self {
         let (full, _) = watch::channel(sessions_max == 0);
-        Self(Arc::new(Inner { sessions_max, in_flight: Mutex::default(), full }))
+        Self(Arc::new(SessionBudgetInner { sessions_max, in_flight: Mutex::default(), full }))
     }
 
-    /// Whether no further session may be taken on, and word of every change of that. A fetch that waits with an old
-    /// answer must be made anew.
+    /// Whether the budget is full, and every change of that. A fetch that waits must be repeated after a change.
     pub(crate) fn watch_full(&self) -> watch::Receiver<bool> {
         self.0.full.subscribe()
     }
 
-    /// Takes a place for an activity of this session, or `None` if that would be one session too many.
+    /// Takes a place for an activity of this session; `None` if that would exceed the limit.
     pub(crate) fn enter(&self, session: &str) -> Option<SessionPlace> {
         let mut in_flight = self.in_flight();
         if let Some(activities) = in_flight.get_mut(session) {
@@ -44,11 +43,11 @@ impl SessionBudget {
         } else {
             in_flight.insert(session.to_owned(), 1);
         }
-        self.tell(in_flight.len());
+        self.set_full(in_flight.len());
         Some(SessionPlace { session: session.to_owned(), budget: self.clone() })
     }
 
-    fn tell(&self, sessions: usize) {
+    fn set_full(&self, sessions: usize) {
         let now_full = sessions >= self.0.sessions_max;
         self.0.full.send_if_modified(|full| std::mem::replace(full, now_full) != now_full);
     }
@@ -67,7 +66,7 @@ impl Drop for SessionPlace {
                 in_flight.remove(&self.session);
             }
         }
-        self.budget.tell(in_flight.len());
+        self.budget.set_full(in_flight.len());
     }
 }
 

@@ -1,7 +1,7 @@
 //! The tasks of a runtime, and how they end.
 //!
-//! Slots fetch and run work; they may be given time to finish. The other tasks serve the slots, so they end after
-//! them. A task counts as ended when its future is gone, with everything it held.
+//! Slots fetch and run work; shutdown gives them time to finish. Background tasks (lock renewal, session leases, gauges,
+//! deferred drops) serve the slots, so they are stopped after them. A task has ended when its future is dropped.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -14,39 +14,39 @@ use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinHandle};
 use tokio_util::sync::CancellationToken;
 
-use super::catch_panic::caught;
+use super::catch_panic::catch_panic;
 
-/// How long a task rests that panicked.
+/// Delay before a task that panicked is restarted.
 const AFTER_PANIC: Duration = Duration::from_secs(1);
 
 /// The tasks of one runtime.
 pub(crate) struct RuntimeTasks {
-    /// No more fetching.
+    /// Cancelled when shutdown begins.
     stop_fetching: CancellationToken,
-    /// No more of anything.
-    stop_serving: CancellationToken,
+    /// Cancelled when every slot has ended.
+    stop_background: CancellationToken,
     slots: TaskGroup,
-    servants: TaskGroup,
+    background: TaskGroup,
 }
 
-/// Tasks that can be aborted together, and waited for from anywhere by anyone.
+/// Tasks that can be aborted together. Any number of callers can wait for their end.
 struct TaskGroup {
     alive: watch::Sender<()>,
     handles: Mutex<Vec<AbortHandle>>,
 }
 
-/// Proof that a task of the slots lives: as long as one is held, shutdown waits. Cloned into the activities.
+/// Shutdown waits until every clone of this is dropped. A slot spawns its activities with it.
 #[derive(Clone)]
 pub(crate) struct SlotAlive(watch::Receiver<()>);
 
 impl SlotAlive {
-    /// Runs a future as a task that shutdown waits for.
+    /// Spawns a task that shutdown waits for.
     pub(crate) fn spawn<F>(&self, future: F) -> JoinHandle<F::Output>
     where
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        tokio::spawn(Tracked { future: Box::pin(future), _alive: self.0.clone() })
+        tokio::spawn(TrackedTask { future: Box::pin(future), _alive: self.0.clone() })
     }
 }
 
@@ -54,88 +54,87 @@ impl RuntimeTasks {
     pub(crate) fn new() -> Self {
         Self {
             stop_fetching: CancellationToken::new(),
-            stop_serving: CancellationToken::new(),
+            stop_background: CancellationToken::new(),
             slots: TaskGroup::new(),
-            servants: TaskGroup::new(),
+            background: TaskGroup::new(),
         }
     }
 
-    /// Ends when nothing may be fetched any more.
+    /// Cancelled when nothing may be fetched any more.
     pub(crate) fn stop_fetching(&self) -> CancellationToken {
         self.stop_fetching.clone()
     }
 
-    /// Ends when the last slot has.
-    pub(crate) fn stop_serving(&self) -> CancellationToken {
-        self.stop_serving.clone()
+    /// Cancelled when every slot has ended.
+    pub(crate) fn stop_background(&self) -> CancellationToken {
+        self.stop_background.clone()
     }
 
-    /// What a slot's own tasks are spawned with.
+    /// What a slot spawns its own tasks with.
     pub(crate) fn slot_alive(&self) -> SlotAlive {
         SlotAlive(self.slots.alive.subscribe())
     }
 
-    /// Starts a slot. If it panics it is begun anew.
+    /// Starts a slot, and restarts it if it panics.
     pub(crate) fn spawn_slot<F>(&self, slot: impl Fn() -> F + Send + 'static)
     where
         F: Future<Output = ()> + Send + 'static,
     {
         let stop = self.stop_fetching();
-        self.slots.spawn(async move { begun_anew("slot", &stop, slot).await });
+        self.slots.spawn(async move { restart_on_panic("slot", &stop, slot).await });
     }
 
-    /// Starts a task that serves the slots until `stop_serving`; it may be dropped at any await then. If it panics it
-    /// is begun anew.
-    pub(crate) fn spawn_servant<F>(&self, servant: impl Fn() -> F + Send + 'static)
+    /// Starts a background task, and restarts it if it panics. It is dropped at any await after `stop_background`.
+    pub(crate) fn spawn_background<F>(&self, what: &'static str, task: impl Fn() -> F + Send + 'static)
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        let stop = self.stop_serving();
-        self.servants.spawn(async move {
+        let stop = self.stop_background();
+        self.background.spawn(async move {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => {}
-                () = begun_anew("servant", &stop, servant) => {}
+                () = restart_on_panic(what, &stop, task) => {}
             }
         });
     }
 
-    /// Runs something short for a caller who is no task of the runtime. `None` if `stop_serving` comes first; what the
-    /// errand holds is gone before the servants have ended.
-    pub(crate) async fn errand<T, F>(&self, begin: impl FnOnce() -> Option<F>) -> Option<T>
+    /// Runs a short task for a caller outside the runtime. Returns `None` if `stop_background` comes first. What the task
+    /// holds is dropped before shutdown returns.
+    pub(crate) async fn run_short_task<T, F>(&self, begin: impl FnOnce() -> Option<F>) -> Option<T>
     where
         F: Future<Output = Option<T>> + Send + 'static,
         T: Send + 'static,
     {
-        let stop = self.stop_serving();
-        // Counted first: then either the end waits for this errand, or the errand sees the end.
-        let alive = self.servants.alive.subscribe();
+        let stop = self.stop_background();
+        // Subscribed first: then either shutdown waits for this task, or the task sees the cancelled token.
+        let alive = self.background.alive.subscribe();
         if stop.is_cancelled() {
             return None;
         }
-        let errand = begin()?;
+        let task = begin()?;
         let until_stopped = async move {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => None,
-                answer = errand => answer,
+                answer = task => answer,
             }
         };
-        let task = tokio::spawn(Tracked { future: Box::pin(until_stopped), _alive: alive });
-        task.await.ok().flatten()
+        tokio::spawn(TrackedTask { future: Box::pin(until_stopped), _alive: alive }).await.ok().flatten()
     }
 
-    /// Starts a task that serves the slots and ends by itself after `stop_serving`.
-    pub(crate) fn spawn_finisher(&self, future: impl Future<Output = ()> + Send + 'static) {
-        self.servants.spawn(future);
+    /// Starts a background task that ends by itself after `stop_background`.
+    pub(crate) fn spawn_until_stopped(&self, future: impl Future<Output = ()> + Send + 'static) {
+        self.background.spawn(future);
     }
 
-    /// Stops fetching and returns when every slot has ended: by itself within `grace`, aborted after it. Any number
-    /// of callers may wait, and the shortest grace rules; a caller that goes away leaves the rest to the others.
+    /// Stops fetching and returns when every slot has ended: by itself within `grace`, or aborted after it.
+    ///
+    /// Any number of callers may wait, and the shortest grace applies. A caller that is dropped does not affect the others.
     pub(crate) async fn end_slots(&self, grace: Duration) {
         self.stop_fetching.cancel();
         if grace.is_zero() {
-            // No timer here: this must work outside the async runtime too.
+            // No timer here: this must also work outside the async runtime.
             self.slots.abort();
         } else {
             tokio::select! {
@@ -147,10 +146,10 @@ impl RuntimeTasks {
         self.slots.ended().await;
     }
 
-    /// Ends everything else.
-    pub(crate) async fn end_servants(&self) {
-        self.stop_serving.cancel();
-        self.servants.ended().await;
+    /// Stops the background tasks and waits until they have ended.
+    pub(crate) async fn end_background(&self) {
+        self.stop_background.cancel();
+        self.background.ended().await;
     }
 }
 
@@ -160,7 +159,7 @@ impl TaskGroup {
     }
 
     fn spawn(&self, future: impl Future<Output = ()> + Send + 'static) {
-        let tracked = Tracked { future: Box::pin(future), _alive: self.alive.subscribe() };
+        let tracked = TrackedTask { future: Box::pin(future), _alive: self.alive.subscribe() };
         let handle = tokio::spawn(tracked).abort_handle();
         self.handles.lock().unwrap_or_else(PoisonError::into_inner).push(handle);
     }
@@ -176,14 +175,14 @@ impl TaskGroup {
     }
 }
 
-/// Runs a task; if it panics, which only a provider or a bug can make it do, it is begun anew.
-async fn begun_anew<F>(what: &'static str, stop: &CancellationToken, begin: impl Fn() -> F)
+/// Runs a task, and restarts it if it panics. Only a provider or a bug of the engine makes it panic.
+async fn restart_on_panic<F>(what: &'static str, stop: &CancellationToken, begin: impl Fn() -> F)
 where
     F: Future<Output = ()>,
 {
-    while let Err(payload) = caught(begin()).await {
+    while let Err(payload) = catch_panic(begin()).await {
         tracing::error!(target: "everturn::runtime", panic = panic_text(payload.as_ref()).unwrap_or("?"),
-            "a {what} of the runtime panicked and is begun anew");
+            "{what} task panicked; restarting it");
         tokio::select! {
             biased;
             () = stop.cancelled() => return,
@@ -192,13 +191,13 @@ where
     }
 }
 
-/// A future with the proof that it lives. Fields are dropped in order: the future first.
-struct Tracked<F> {
+/// A future that keeps its group alive. Fields are dropped in order: the future first.
+struct TrackedTask<F> {
     future: Pin<Box<F>>,
     _alive: watch::Receiver<()>,
 }
 
-impl<F: Future> Future for Tracked<F> {
+impl<F: Future> Future for TrackedTask<F> {
     type Output = F::Output;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {

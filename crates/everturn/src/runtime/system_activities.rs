@@ -1,4 +1,4 @@
-//! The activities behind `new_guid`, `utc_now` and reads of other instances' key-value stores.
+//! The built-in activities behind `new_guid`, `utc_now` and reads of other instances' key-value stores.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::activity_context::ActivityContext;
 use super::activity_handler::ActivityHandler;
 use super::registry::ActivityRegistry;
 
-/// The user's activities and the engine's own.
+/// The user's activities and the built-in ones.
 pub(crate) fn with_system_activities(users: &ActivityRegistry, clock: &Arc<dyn Clock>) -> ActivityRegistry {
     ActivityRegistry::builder_from(users)
         .register_system(SYSCALL_NEW_GUID, Arc::new(NewGuid(Arc::clone(clock))))
@@ -20,7 +20,7 @@ pub(crate) fn with_system_activities(users: &ActivityRegistry, clock: &Arc<dyn C
         .build()
 }
 
-/// Answers a random UUID.
+/// Returns a random UUID.
 struct NewGuid(Arc<dyn Clock>);
 
 #[async_trait]
@@ -30,7 +30,7 @@ impl ActivityHandler for NewGuid {
     }
 }
 
-/// Answers the time in milliseconds since the epoch.
+/// Returns the time in milliseconds since the epoch.
 struct UtcNowMs(Arc<dyn Clock>);
 
 #[async_trait]
@@ -40,7 +40,7 @@ impl ActivityHandler for UtcNowMs {
     }
 }
 
-/// Answers a key of another instance as JSON: `null` or a string.
+/// Returns a key of another instance as JSON: `null` or a string.
 struct GetKvValue;
 
 #[derive(Deserialize)]
@@ -84,7 +84,7 @@ mod tests {
 
     use super::*;
 
-    /// What the engine's activity of this name answers.
+    /// The result of the built-in activity `name`.
     async fn answer(store: Arc<MemoryProvider>, name: &str, input: &str) -> Result<String, String> {
         let clock: Arc<dyn Clock> = Arc::new(ManualClock::new(1_234));
         let registry = with_system_activities(&ActivityRegistry::default(), &clock);
@@ -148,12 +148,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_key_of_another_instance_is_answered_as_json() {
+    async fn a_key_of_another_instance_is_returned_as_json() {
         let store = store_with_a_key().await;
         let read = async |input: &str| answer(store.clone(), SYSCALL_GET_KV_VALUE, input).await;
         assert_eq!(read(r#"{"instance_id":"counter","key":"total"}"#).await, Ok("\"7\"".to_owned()));
         assert_eq!(read(r#"{"instance_id":"counter","key":"other"}"#).await, Ok("null".to_owned()));
-        assert_eq!(read(r#"{"instance_id":"nobody","key":"total"}"#).await, Ok("null".to_owned()));
+        assert_eq!(read(r#"{"instance_id":"unknown","key":"total"}"#).await, Ok("null".to_owned()));
         assert!(read("nonsense").await.is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! The engine on a file with damage in it: the damaged instance ends, or stays, visibly; the others complete.
+//! The engine on a damaged SQLite file: the damaged instance is reported, all other instances complete.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,9 +12,9 @@ use tempfile::TempDir;
 
 use crate::node_under_test::{NodeUnderTest, echo, quick, until};
 
-const SOUND: [&str; 2] = ["sound-1", "sound-2"];
+const UNDAMAGED: [&str; 2] = ["undamaged-1", "undamaged-2"];
 
-/// One execution that leaves a key, and a second one that waits for an activity nobody runs yet, and for a signal.
+/// The first execution sets a key. The second waits for an activity with a tag that is not served yet, and for a signal.
 fn orchestrations() -> OrchestrationRegistry {
     OrchestrationRegistry::builder()
         .register("Order", |ctx: OrchestrationContext, input: String| async move {
@@ -44,12 +44,12 @@ impl DamagedFile {
         let url = format!("sqlite:{}", path.display());
         let store = Arc::new(SqliteProvider::new(&url, None).await.unwrap());
         let node = NodeUnderTest::start(store.clone(), echo(), orchestrations(), quick()).await;
-        for instance in ["damaged", SOUND[0], SOUND[1]] {
+        for instance in ["damaged", UNDAMAGED[0], UNDAMAGED[1]] {
             node.client.start_orchestration(instance, "Order", "first").await.unwrap();
-            node.says(instance, "waiting").await;
+            node.until_status(instance, "waiting").await;
         }
         node.runtime.shutdown(None).await;
-        for instance in ["damaged", SOUND[0], SOUND[1]] {
+        for instance in ["damaged", UNDAMAGED[0], UNDAMAGED[1]] {
             node.client.raise_event(instance, "go", "gone").await.unwrap();
         }
         store.close().await;
@@ -59,7 +59,7 @@ impl DamagedFile {
         Self { _folder: folder, url, path }
     }
 
-    /// The engine again, with everybody there; what cannot be read is failed at once.
+    /// Starts the engine again, with the tag served. What cannot be read fails at the second fetch.
     async fn opened(&self) -> NodeUnderTest {
         let store = Arc::new(SqliteProvider::new(&self.url, None).await.unwrap());
         let options = RuntimeOptions {
@@ -72,8 +72,8 @@ impl DamagedFile {
     }
 }
 
-/// What the client says about an instance: its status and its record.
-async fn told(client: &Client, instance: &str) -> (String, String) {
+/// The failures that a client reads for an instance: from its status, and from its record.
+async fn reported(client: &Client, instance: &str) -> (String, String) {
     let status = match client.get_orchestration_status(instance).await {
         Ok(OrchestrationStatus::Failed { details, .. }) => details.display_message(),
         Ok(_) => String::new(),
@@ -87,27 +87,27 @@ async fn told(client: &Client, instance: &str) -> (String, String) {
     (status, info)
 }
 
-async fn parks(sql: &str, reason: &str) {
+async fn stops_only_the_damaged_instance(sql: &str, reason: &str) {
     let file = DamagedFile::new(sql).await;
     let node = file.opened().await;
-    for instance in SOUND {
+    for instance in UNDAMAGED {
         assert_eq!(node.output_of(instance).await, "paid gone value");
     }
-    until(&format!("{sql} is told as {reason}"), async || {
-        let (status, info) = told(&node.client, "damaged").await;
+    until(&format!("{sql} is reported as {reason}"), async || {
+        let (status, info) = reported(&node.client, "damaged").await;
         status.contains(reason) && info.contains(reason)
     })
     .await;
     node.client.start_orchestration("new", "Order", "first").await.unwrap();
     node.client.raise_event("new", "go", "gone").await.unwrap();
-    node.says_or_ends("new").await;
+    node.completes_when_signalled("new").await;
     node.client.delete_instance("damaged", true).await.unwrap();
     node.runtime.shutdown(None).await;
 }
 
 impl NodeUnderTest {
-    async fn says_or_ends(&self, instance: &str) {
-        // A signal that came before anybody waited for it is dropped; the next one is not.
+    async fn completes_when_signalled(&self, instance: &str) {
+        // A signal that arrives before its wait is not delivered; a later one is.
         until("the new instance completes", async || {
             self.client.raise_event(instance, "go", "gone").await.unwrap();
             self.client.get_orchestration_status(instance).await.unwrap().is_terminal()
@@ -116,46 +116,46 @@ impl NodeUnderTest {
     }
 }
 
-macro_rules! parked {
+macro_rules! damage_cases {
     ($($name:ident: $sql:literal => $reason:literal;)*) => {
         $(
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $name() {
-                parks($sql, $reason).await;
+                stops_only_the_damaged_instance($sql, $reason).await;
             }
         )*
     };
 }
 
-parked! {
-    an_event_cut_short_parks_its_instance:
+damage_cases! {
+    an_event_cut_short_stops_only_its_instance:
         "UPDATE history SET event_data = substr(event_data, 1, 20) WHERE instance_key = {key} \
          AND execution_id = 2 AND event_id = 2" => "event 2 of execution 2";
-    an_event_that_is_no_text_parks_its_instance:
+    an_event_that_is_not_text_stops_only_its_instance:
         "UPDATE history SET event_data = CAST(x'7bfffe' AS TEXT) WHERE instance_key = {key} \
          AND execution_id = 2 AND event_id = 1" => "event 1 of execution 2";
-    an_event_of_an_unknown_kind_parks_its_instance:
+    an_event_of_an_unknown_kind_stops_only_its_instance:
         "UPDATE history SET event_data = replace(event_data, 'ActivityScheduled', 'Nonsense') \
          WHERE instance_key = {key} AND execution_id = 2 AND event_id = 2" => "event 2 of execution 2";
-    a_lost_event_parks_its_instance:
+    a_lost_event_stops_only_its_instance:
         "DELETE FROM history WHERE instance_key = {key} AND execution_id = 2 AND event_id = 2" => "missing";
-    a_message_that_cannot_be_read_parks_its_instance:
+    a_message_that_cannot_be_read_stops_only_its_instance:
         "UPDATE orchestrator_queue SET work_item = '{' WHERE instance_key = {key}" => "orchestrator queue row";
-    a_damaged_key_parks_its_instance:
+    a_damaged_key_stops_only_its_instance:
         "UPDATE kv_base SET value = CAST(x'ff' AS TEXT) WHERE instance_key = {key}" => "key-value store";
-    a_damaged_pin_parks_its_instance:
+    a_damaged_pin_stops_only_its_instance:
         "UPDATE executions SET pinned_engine_version = 'x' WHERE instance_key = {key} AND execution_id = 2"
             => "pinned version";
-    a_current_execution_that_is_not_there_parks_its_instance:
+    a_current_execution_that_is_missing_stops_only_its_instance:
         "UPDATE instances SET current_execution_id = 77 WHERE instance_id = 'damaged'" => "missing";
-    an_activity_that_cannot_be_read_fails_its_instance:
+    an_activity_that_cannot_be_read_fails_only_its_instance:
         "UPDATE worker_queue SET work_item = '{' WHERE instance_id = 'damaged'" => "worker queue row";
-    an_activity_of_an_unknown_kind_fails_its_instance:
+    an_activity_of_an_unknown_kind_fails_only_its_instance:
         "UPDATE worker_queue SET work_item = replace(work_item, 'ActivityExecute', 'Nonsense') \
          WHERE instance_id = 'damaged'" => "worker queue row";
 }
 
-/// Figures that only count, and hints that only say where to look: the instance completes as if nothing had happened.
+/// Counters and hints may be damaged: the instance completes as usual.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn damaged_figures_do_not_stop_an_instance() {
     let file = DamagedFile::new(
@@ -168,7 +168,7 @@ async fn damaged_figures_do_not_stop_an_instance() {
         .unwrap();
     drop(conn);
     let node = file.opened().await;
-    for instance in ["damaged", SOUND[0], SOUND[1]] {
+    for instance in ["damaged", UNDAMAGED[0], UNDAMAGED[1]] {
         assert_eq!(node.output_of(instance).await, "paid gone value");
     }
     node.runtime.shutdown(None).await;

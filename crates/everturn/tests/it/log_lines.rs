@@ -1,4 +1,4 @@
-//! What was logged on this thread, as lines with their fields.
+//! Captures the log lines of this thread with their fields.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -9,17 +9,17 @@ use tracing::subscriber::DefaultGuard;
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 
-/// One line.
+/// One log line.
 #[derive(Debug, Clone)]
-pub(crate) struct Line {
+pub(crate) struct LogLine {
     pub(crate) level: Level,
     pub(crate) target: String,
     pub(crate) message: String,
     pub(crate) fields: BTreeMap<String, String>,
 }
 
-impl Line {
-    /// The names of its fields, without the message.
+impl LogLine {
+    /// The names of the fields, without the message.
     pub(crate) fn field_names(&self) -> Vec<&str> {
         self.fields.keys().map(String::as_str).collect()
     }
@@ -29,29 +29,29 @@ impl Line {
     }
 }
 
-/// Collects lines while the guard lives. A test on one thread hears everything its runtime says.
+/// Collects log lines while the guard exists. On a single-threaded test it captures everything the runtime logs.
 #[derive(Clone, Default)]
-pub(crate) struct LogLines(Arc<Mutex<Vec<Line>>>);
+pub(crate) struct LogLines(Arc<Mutex<Vec<LogLine>>>);
 
 impl LogLines {
-    pub(crate) fn listen() -> (Self, DefaultGuard) {
+    pub(crate) fn capture() -> (Self, DefaultGuard) {
         let lines = Self::default();
         let subscriber = tracing_subscriber::registry().with(lines.clone());
         (lines, tracing::subscriber::set_default(subscriber))
     }
 
-    pub(crate) fn all(&self) -> Vec<Line> {
+    pub(crate) fn all(&self) -> Vec<LogLine> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The lines whose message contains this text.
-    pub(crate) fn saying(&self, text: &str) -> Vec<Line> {
+    pub(crate) fn containing(&self, text: &str) -> Vec<LogLine> {
         self.all().into_iter().filter(|line| line.message.contains(text)).collect()
     }
 
     /// The only line whose message is this text.
-    pub(crate) fn only(&self, message: &str) -> Line {
-        let mut lines = self.saying(message);
+    pub(crate) fn only(&self, message: &str) -> LogLine {
+        let mut lines = self.containing(message);
         lines.retain(|line| line.message == message);
         assert_eq!(lines.len(), 1, "'{message}' in {:#?}", self.all());
         lines.remove(0)
@@ -60,11 +60,11 @@ impl LogLines {
 
 impl<S: Subscriber> Layer<S> for LogLines {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-        let mut fields = Fields::default();
+        let mut fields = LineFields::default();
         event.record(&mut fields);
         let message = fields.0.remove("message").unwrap_or_default();
         let metadata = event.metadata();
-        let line = Line {
+        let line = LogLine {
             level: *metadata.level(),
             target: metadata.target().to_owned(),
             message,
@@ -75,9 +75,9 @@ impl<S: Subscriber> Layer<S> for LogLines {
 }
 
 #[derive(Default)]
-struct Fields(BTreeMap<String, String>);
+struct LineFields(BTreeMap<String, String>);
 
-impl Visit for Fields {
+impl Visit for LineFields {
     fn record_str(&mut self, field: &Field, value: &str) {
         self.0.insert(field.name().to_owned(), value.to_owned());
     }

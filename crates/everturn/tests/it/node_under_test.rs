@@ -1,4 +1,4 @@
-//! A runtime on a store in memory, with short waits.
+//! A runtime with a client on the same store, and waits for conditions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,28 +10,28 @@ use everturn::{Client, ErrorDetails, Event, OrchestrationStatus, RuntimeOptions}
 use everturn_proof::is_cruel;
 use everturn_provider::MemoryProvider;
 
-/// Longer than anything here takes.
+/// Longer than any condition in these tests takes.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) fn memory() -> Arc<MemoryProvider> {
     Arc::new(MemoryProvider::new())
 }
 
-/// The shortest lock there may be.
-const CRUEL_LOCK: Duration = Duration::from_millis(200);
-/// How long before its end it is renewed.
-const CRUEL_BUFFER: Duration = Duration::from_millis(100);
+/// The shortest lock timeout that a runtime accepts.
+const STRESS_LOCK: Duration = Duration::from_millis(200);
+/// Renewal buffer for that lock timeout.
+const STRESS_BUFFER: Duration = Duration::from_millis(100);
 
-/// What a test leaves as it is becomes cruel: nothing stays warm, and locks are as short as they may be. Leases of sessions
-/// are no locks.
-fn cruelly(options: RuntimeOptions) -> RuntimeOptions {
+/// Applies the stress settings to every option that a test leaves at its default: no warm instances, shortest locks.
+/// Session leases keep their defaults.
+fn with_stress_settings(options: RuntimeOptions) -> RuntimeOptions {
     if !is_cruel() {
         return options;
     }
     let usual = RuntimeOptions::default();
-    // What a test sets itself is what it is about.
-    let lock = |(asked, buffer), (usual, _)| {
-        if asked == usual { (CRUEL_LOCK, CRUEL_BUFFER) } else { (asked, buffer) }
+    // An option that the test sets is what the test is about.
+    let lock = |(set, buffer), (usual, _)| {
+        if set == usual { (STRESS_LOCK, STRESS_BUFFER) } else { (set, buffer) }
     };
     let of_instances = |options: &RuntimeOptions| {
         (options.orchestrator_lock_timeout, options.orchestrator_lock_renewal_buffer)
@@ -52,7 +52,7 @@ fn cruelly(options: RuntimeOptions) -> RuntimeOptions {
     }
 }
 
-/// Options under which nothing waits for long.
+/// Options with short waits.
 pub(crate) fn quick() -> RuntimeOptions {
     RuntimeOptions {
         orchestration_concurrency: 2,
@@ -79,7 +79,7 @@ impl NodeUnderTest {
         options: RuntimeOptions,
     ) -> Self {
         let client = Client::new(Arc::clone(&store));
-        let options = cruelly(options);
+        let options = with_stress_settings(options);
         let runtime = Runtime::start_with_options(store, activities, orchestrations, options).await;
         Self { client, runtime }
     }
@@ -119,30 +119,30 @@ pub(crate) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     });
-    assert!(waited.await.is_ok(), "never: {what}");
+    assert!(waited.await.is_ok(), "timed out waiting until {what}");
 }
 
 impl NodeUnderTest {
     /// Waits until the instance shows this custom status.
-    pub(crate) async fn says(&self, instance: &str, wanted: &str) {
+    pub(crate) async fn until_status(&self, instance: &str, wanted: &str) {
         let mut seen = 0;
         loop {
             let change =
                 self.client.wait_for_status_change(instance, seen, Duration::from_millis(10), PATIENCE).await;
-            match change.unwrap_or_else(|error| panic!("{instance} never said '{wanted}': {error}")) {
+            match change.unwrap_or_else(|error| panic!("{instance} never showed '{wanted}': {error}")) {
                 OrchestrationStatus::Running { custom_status, custom_status_version } => {
                     if custom_status.as_deref() == Some(wanted) {
                         return;
                     }
                     seen = custom_status_version;
                 }
-                other => panic!("{instance} ended before it said '{wanted}': {other:?}"),
+                other => panic!("{instance} ended before it showed '{wanted}': {other:?}"),
             }
         }
     }
 }
 
-/// An activity registry with one activity that answers with its input.
+/// A registry with one activity, which returns its input.
 pub(crate) fn echo() -> ActivityRegistry {
     ActivityRegistry::builder().register("Echo", |_ctx, input: String| async move { Ok(input) }).build()
 }

@@ -1,4 +1,4 @@
-//! A store that forwards everything, and asks the test first: each call may be made to fail.
+//! A store that forwards every call after asking the test, which can make the call fail.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,23 +18,23 @@ type Tamper = Box<dyn FnMut(&'static str) -> Option<ProviderError> + Send>;
 pub(crate) struct TamperingStore {
     inner: Arc<dyn Provider>,
     tamper: Mutex<Tamper>,
-    /// Every operation that was asked for, in order.
+    /// Every operation that was called, in order.
     calls: Mutex<Vec<&'static str>>,
-    /// Every operation that failed, in order, whoever was to blame.
+    /// Every operation that failed, in the test or in the store, in order.
     failures: Mutex<Vec<&'static str>>,
-    /// Whether fetches bring instances that the runtime cannot replay.
+    /// Whether fetches ignore the capability filter.
     ignores_filter: bool,
-    /// What the worker queue hands out first, whatever it is.
+    /// An item that the worker queue returns first.
     stray: Mutex<Option<WorkItem>>,
     /// Every turn that was committed, in order.
     commits: Mutex<Vec<TurnCommit>>,
-    /// What commits must have before they are answered.
+    /// Permits that commits need before they are answered.
     answers: Mutex<Option<Arc<Semaphore>>>,
-    /// Whose leases were renewed, call by call.
+    /// The owners whose leases were renewed, call by call.
     renewed_owners: Mutex<Vec<Vec<String>>>,
 }
 
-/// The lock token of what does not belong into the worker queue.
+/// The lock token of an item that does not belong in the worker queue.
 const STRAY_TOKEN: &str = "stray";
 
 impl TamperingStore {
@@ -62,17 +62,17 @@ impl TamperingStore {
         }
     }
 
-    /// A store that does not know of capability filters.
+    /// A store that ignores capability filters.
     pub(crate) fn ignoring_filters(inner: Arc<dyn Provider>) -> Arc<Self> {
         Arc::new(Self { ignores_filter: true, ..Self::around(inner, |_| None) })
     }
 
-    /// A store whose worker queue holds this, though nothing of ours would put it there.
+    /// A store whose worker queue holds an item that the engine never puts there.
     pub(crate) fn with_stray(inner: Arc<dyn Provider>, item: WorkItem) -> Arc<Self> {
         Arc::new(Self { stray: Mutex::new(Some(item)), ..Self::around(inner, |_| None) })
     }
 
-    /// From now on a commit is made at once but answered only for a permit.
+    /// From now on a commit takes effect at once, but is answered only when a permit is added.
     pub(crate) fn withhold_answers(&self) -> Arc<Semaphore> {
         let answers = Arc::new(Semaphore::new(0));
         *self.answers.lock().unwrap() = Some(Arc::clone(&answers));
@@ -84,7 +84,7 @@ impl TamperingStore {
         self.commits.lock().unwrap().clone()
     }
 
-    /// Whose leases were renewed, call by call.
+    /// The owners whose leases were renewed, call by call.
     pub(crate) fn renewed_owners(&self) -> Vec<Vec<String>> {
         self.renewed_owners.lock().unwrap().clone()
     }
@@ -100,8 +100,8 @@ impl TamperingStore {
 
     fn ask(&self, operation: &'static str) -> Result<(), ProviderError> {
         self.calls.lock().unwrap().push(operation);
-        let refusal = (*self.tamper.lock().unwrap_or_else(PoisonError::into_inner))(operation);
-        self.noted(operation, refusal.map_or(Ok(()), Err))
+        let error = (*self.tamper.lock().unwrap_or_else(PoisonError::into_inner))(operation);
+        self.noted(operation, error.map_or(Ok(()), Err))
     }
 
     fn noted<T>(
@@ -116,7 +116,7 @@ impl TamperingStore {
     }
 }
 
-/// Asks the test, then forwards.
+/// Asks the test, then forwards the call.
 macro_rules! forward {
     ($self:ident . $name:ident ( $($argument:expr),* )) => {{
         $self.ask(stringify!($name))?;
@@ -207,7 +207,7 @@ impl Provider for TamperingStore {
 
     async fn ack_work_item(&self, token: &str, completion: Option<WorkItem>) -> Result<(), ProviderError> {
         if token == STRAY_TOKEN {
-            assert_eq!(completion, None, "there is nobody to answer");
+            assert_eq!(completion, None, "a stray item has no completion");
             return self.ask("ack_stray");
         }
         forward!(self.ack_work_item(token, completion))
@@ -295,15 +295,15 @@ impl Provider for TamperingStore {
         forward!(self.fetch_turn(lock_timeout, poll_timeout, filter, warm))
     }
 
-    /// Beside `commit_turn` itself the test is asked for `tell_of_commit`, without which the runtime does not hear that
-    /// the commit is durable, and for `answer_commit`, which fails a commit that was made.
+    /// The test is asked for `commit_turn`, for `check_in` (on an error the check-in does not run), and for
+    /// `answer_commit` (on an error the turn is committed but the answer is that error).
     async fn commit_turn(&self, commit: &TurnCommit) -> Result<(), ProviderError> {
         self.ask("commit_turn")?;
-        let untold = TurnCommit { check_in: None, ..commit.clone() };
-        let told = self.ask("tell_of_commit").is_ok();
-        let answer = self.inner.commit_turn(if told { commit } else { &untold }).await;
+        let without_check_in = TurnCommit { check_in: None, ..commit.clone() };
+        let checks_in = self.ask("check_in").is_ok();
+        let answer = self.inner.commit_turn(if checks_in { commit } else { &without_check_in }).await;
         self.noted("commit_turn", answer)?;
-        self.commits.lock().unwrap().push(untold);
+        self.commits.lock().unwrap().push(without_check_in);
         let answers = self.answers.lock().unwrap().clone();
         if let Some(answers) = answers {
             answers.acquire().await.unwrap().forget();

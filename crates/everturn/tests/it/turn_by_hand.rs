@@ -1,4 +1,4 @@
-//! Playing the runtime: taking an instance's messages and committing a turn with chosen events.
+//! Turns without a runtime: fetches an instance and commits the events that the test chose.
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use everturn::{ErrorDetails, Event, EventKind};
 
 const LOCK: Duration = Duration::from_secs(5);
 
-/// Takes the only waiting instance and commits these events, after a start event if its execution has none yet.
+/// Fetches the only waiting instance and commits these events, after a start event if its execution has none yet.
 pub(crate) async fn commit(store: &dyn Provider, kinds: Vec<EventKind>) {
     for item in commit_without_messages(store, kinds).await {
         store.enqueue_for_orchestrator(item, None).await.unwrap();
     }
 }
 
-/// The same without the messages that follow from it, which are returned.
+/// The same, but returns the messages that follow from the turn instead of queueing them.
 pub(crate) async fn commit_without_messages(store: &dyn Provider, kinds: Vec<EventKind>) -> Vec<WorkItem> {
     let (item, token, _) =
         store.fetch_orchestration_item(LOCK, Duration::ZERO, None).await.unwrap().expect("an instance waits");

@@ -1,4 +1,4 @@
-//! Instances kept in memory: seen in the calls that are not made, and in nothing else.
+//! Instances kept in memory save replays and change nothing else.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,7 +13,7 @@ fn activities() -> ActivityRegistry {
     ActivityRegistry::builder().register("Echo", |_ctx, input: String| async move { Ok(input) }).build()
 }
 
-/// An orchestration of several kinds of waits, and how often its code was begun.
+/// An orchestration with several kinds of waits. `begun` counts how often its code was started.
 fn busy(begun: &Arc<AtomicUsize>) -> OrchestrationRegistry {
     let begun = Arc::clone(begun);
     OrchestrationRegistry::builder()
@@ -39,7 +39,7 @@ fn busy(begun: &Arc<AtomicUsize>) -> OrchestrationRegistry {
         .build()
 }
 
-/// Instances stay in memory, under cruel settings as well.
+/// Instances stay in memory, under stress settings as well.
 fn warm() -> RuntimeOptions {
     RuntimeOptions { warm_instances_max: 1_000, ..quick() }
 }
@@ -56,7 +56,7 @@ async fn run_busy(options: RuntimeOptions, begun: &Arc<AtomicUsize>) -> String {
 }
 
 #[tokio::test]
-async fn code_of_a_warm_instance_is_begun_once() {
+async fn code_of_a_warm_instance_is_started_once() {
     let begun = Arc::default();
     assert_eq!(run_busy(warm(), &begun).await, "a0b0m0a1b1m1a2b2m2a3b3m3a4b4m4");
     assert_eq!(begun.load(Ordering::SeqCst), 1);
@@ -101,7 +101,7 @@ async fn shadow_replay_finds_code_that_is_not_deterministic() {
 }
 
 #[tokio::test]
-async fn a_deleted_and_remade_instance_does_not_meet_its_old_self() {
+async fn a_recreated_instance_does_not_use_the_cached_state_of_the_deleted_one() {
     let orchestrations = || {
         OrchestrationRegistry::builder()
             .register("Waits", |ctx: OrchestrationContext, input: String| async move {
@@ -110,23 +110,23 @@ async fn a_deleted_and_remade_instance_does_not_meet_its_old_self() {
             .build()
     };
     let node = NodeUnderTest::start(memory(), activities(), orchestrations(), quick()).await;
-    for life in ["first ", "second "] {
-        node.client.start_orchestration("i", "Waits", life).await.unwrap();
+    for input in ["first ", "second "] {
+        node.client.start_orchestration("i", "Waits", input).await.unwrap();
         until("it waits", async || {
             node.client.read_execution_history("i", 1).await.is_ok_and(|history| history.len() == 2)
         })
         .await;
-        if life == "first " {
+        if input == "first " {
             node.client.delete_instance("i", true).await.unwrap();
         }
     }
-    node.client.raise_event("i", "go", "life").await.unwrap();
-    assert_eq!(node.output_of("i").await, "second life");
+    node.client.raise_event("i", "go", "run").await.unwrap();
+    assert_eq!(node.output_of("i").await, "second run");
     node.runtime.shutdown(None).await;
 }
 
 #[tokio::test]
-async fn an_instance_goes_on_where_another_runtime_left_it() {
+async fn a_runtime_continues_an_instance_of_another_runtime() {
     let store = memory();
     let orchestrations = || {
         OrchestrationRegistry::builder()
@@ -141,7 +141,7 @@ async fn an_instance_goes_on_where_another_runtime_left_it() {
     };
     let options = || RuntimeOptions { orchestration_concurrency: 1, ..quick() };
     let one = NodeUnderTest::start(store.clone(), activities(), orchestrations(), options()).await;
-    // Both keep the instance warm, and each turn makes the other's copy stale.
+    // Both runtimes keep the instance warm, and each turn makes the other's cached state stale.
     let two: Arc<Runtime> =
         Runtime::start_with_options(store.clone(), activities(), orchestrations(), options()).await;
     one.client.start_orchestration("i", "Ten", "").await.unwrap();

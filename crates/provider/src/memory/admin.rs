@@ -1,18 +1,122 @@
-//! Looking at instances as a whole.
+//! The management side: listing instances, and what is known of them.
 
 use std::cmp::Reverse;
 
-use super::store::{COMPLETED, Execution, FAILED, Instance, Message, Moment, RUNNING, Store};
-use crate::error::ProviderError;
-use crate::management::{ExecutionInfo, InstanceInfo, QueueDepths, SystemMetrics};
+use async_trait::async_trait;
+use everturn_core::{Event, ExecutionStatus};
 
-impl Store {
+use super::MemoryProvider;
+use super::tables::{Execution, Instance, Lock, Message, Moment, Tables};
+use crate::error::ProviderError;
+use crate::management::{
+    DeleteInstanceResult, ExecutionInfo, InstanceFilter, InstanceInfo, ProviderAdmin, PruneOptions,
+    PruneResult, QueueDepths, SystemMetrics,
+};
+use crate::store::ExecutionRead;
+
+#[async_trait]
+impl ProviderAdmin for MemoryProvider {
+    async fn list_instances(&self) -> Result<Vec<String>, ProviderError> {
+        self.look("list_instances", |tables, _| tables.list_instances()).await
+    }
+
+    async fn list_instances_by_status(&self, status: &str) -> Result<Vec<String>, ProviderError> {
+        self.look("list_instances_by_status", |tables, _| tables.list_instances_by_status(status)).await
+    }
+
+    async fn list_executions(&self, instance: &str) -> Result<Vec<u64>, ProviderError> {
+        self.look("list_executions", |tables, _| tables.list_executions(instance)).await
+    }
+
+    async fn read_history_with_execution_id(
+        &self,
+        instance: &str,
+        execution_id: u64,
+    ) -> Result<Vec<Event>, ProviderError> {
+        let read = ExecutionRead::of(instance, execution_id);
+        let stored = self.look("read_execution", |tables, _| tables.read_execution(&read)).await??;
+        Ok(stored.history)
+    }
+
+    async fn read_history(&self, instance: &str) -> Result<Vec<Event>, ProviderError> {
+        let read = ExecutionRead::latest(instance);
+        let stored = self.look("read_execution", |tables, _| tables.read_execution(&read)).await??;
+        Ok(stored.history)
+    }
+
+    async fn latest_execution_id(&self, instance: &str) -> Result<u64, ProviderError> {
+        self.look("latest_execution_id", |tables, _| tables.latest_execution_id(instance)).await
+    }
+
+    async fn get_instance_info(&self, instance: &str) -> Result<InstanceInfo, ProviderError> {
+        self.look("get_instance_info", |tables, _| tables.get_instance_info(instance)).await?
+    }
+
+    async fn get_execution_info(
+        &self,
+        instance: &str,
+        execution_id: u64,
+    ) -> Result<ExecutionInfo, ProviderError> {
+        self.look("get_execution_info", |tables, _| tables.get_execution_info(instance, execution_id)).await?
+    }
+
+    async fn get_system_metrics(&self) -> Result<SystemMetrics, ProviderError> {
+        self.look("get_system_metrics", |tables, _| tables.get_system_metrics()).await
+    }
+
+    async fn get_queue_depths(&self) -> Result<QueueDepths, ProviderError> {
+        self.look("get_queue_depths", |tables, now| tables.get_queue_depths(now)).await
+    }
+
+    async fn list_children(&self, instance_id: &str) -> Result<Vec<String>, ProviderError> {
+        self.look("list_children", |tables, _| tables.list_children(instance_id)).await
+    }
+
+    async fn get_parent_id(&self, instance_id: &str) -> Result<Option<String>, ProviderError> {
+        self.look("get_parent_id", |tables, _| tables.get_parent_id(instance_id)).await?
+    }
+
+    async fn delete_instances_atomic(
+        &self,
+        ids: &[String],
+        force: bool,
+    ) -> Result<DeleteInstanceResult, ProviderError> {
+        self.write("delete_instances_atomic", |tables, _| tables.delete_instances_atomic(ids, force)).await?
+    }
+
+    async fn delete_instance_bulk(
+        &self,
+        filter: InstanceFilter,
+    ) -> Result<DeleteInstanceResult, ProviderError> {
+        self.write("delete_instance_bulk", |tables, _| tables.delete_instance_bulk(&filter)).await?
+    }
+
+    async fn prune_executions(
+        &self,
+        instance_id: &str,
+        options: PruneOptions,
+    ) -> Result<PruneResult, ProviderError> {
+        self.write("prune_executions", |tables, _| tables.prune_executions(instance_id, &options)).await?
+    }
+
+    async fn prune_executions_bulk(
+        &self,
+        filter: InstanceFilter,
+        options: PruneOptions,
+    ) -> Result<PruneResult, ProviderError> {
+        self.write("prune_executions_bulk", |tables, _| tables.prune_executions_bulk(&filter, &options))
+            .await?
+    }
+}
+
+impl Tables {
     /// All instances, newest first; equal times by id.
     pub(super) fn list_instances(&self) -> Vec<String> {
         self.listed(|_| true)
     }
 
     pub(super) fn list_instances_by_status(&self, status: &str) -> Vec<String> {
+        let Some(status) = ExecutionStatus::from_name(status) else { return Vec::new() };
         self.listed(|instance| self.status(instance) == Some(status))
     }
 
@@ -43,7 +147,10 @@ impl Store {
             orchestration_name: row.orchestration_name.clone(),
             orchestration_version: row.orchestration_version.clone(),
             current_execution_id: row.current_execution_id,
-            status: current.map_or(RUNNING, |execution| &execution.status).to_owned(),
+            status: current
+                .map_or(ExecutionStatus::Running, |execution| execution.status)
+                .as_str()
+                .to_owned(),
             output: current.and_then(|execution| execution.output.clone()),
             created_at: row.created_at_ms,
             updated_at: row.updated_at_ms,
@@ -62,7 +169,7 @@ impl Store {
         })?;
         Ok(ExecutionInfo {
             execution_id,
-            status: execution.status.clone(),
+            status: execution.status.as_str().to_owned(),
             output: execution.output.clone(),
             started_at: execution.started_at_ms,
             completed_at: execution.completed_at_ms,
@@ -76,21 +183,20 @@ impl Store {
         SystemMetrics {
             total_instances: self.instances.len() as u64,
             total_executions: executions().count() as u64,
-            running_instances: with_status(RUNNING) as u64,
-            completed_instances: with_status(COMPLETED) as u64,
-            failed_instances: with_status(FAILED) as u64,
+            running_instances: with_status(ExecutionStatus::Running) as u64,
+            completed_instances: with_status(ExecutionStatus::Completed) as u64,
+            failed_instances: with_status(ExecutionStatus::Failed) as u64,
             total_events: executions().map(|execution| execution.events.len() as u64).sum(),
         }
     }
 
-    /// How many rows are in nobody's hands.
+    /// How many rows are not locked.
     pub(super) fn get_queue_depths(&self, now: Moment) -> QueueDepths {
         let is_taken = |message: &Message| {
             let lock = self.instance_locks.get(&message.instance).filter(|lock| lock.is_held(now));
             lock.is_some_and(|lock| message.tagged_by.as_ref() == Some(&lock.token))
         };
-        let is_locked =
-            |lock: &Option<super::store::Lock>| lock.as_ref().is_some_and(|lock| lock.is_held(now));
+        let is_locked = |lock: &Option<Lock>| lock.as_ref().is_some_and(|lock| lock.is_held(now));
         QueueDepths {
             orchestrator_queue: self.orchestrator_queue.values().filter(|message| !is_taken(message)).count(),
             worker_queue: self.worker_queue.values().filter(|activity| !is_locked(&activity.lock)).count(),
@@ -117,7 +223,7 @@ impl Store {
             .ok_or_else(|| ProviderError::not_found(operation, format!("instance {instance} not found")))
     }
 
-    /// The execution that stands for the instance in listings.
+    /// The execution whose status listings show.
     pub(super) fn current_execution(&self, instance: &str) -> Option<&Execution> {
         match self.instances.get(instance) {
             Some(row) => self.execution(instance, row.current_execution_id),
@@ -125,7 +231,7 @@ impl Store {
         }
     }
 
-    pub(super) fn status(&self, instance: &str) -> Option<&str> {
-        self.current_execution(instance).map(|execution| execution.status.as_str())
+    pub(super) fn status(&self, instance: &str) -> Option<ExecutionStatus> {
+        self.current_execution(instance).map(|execution| execution.status)
     }
 }

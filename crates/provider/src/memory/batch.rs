@@ -16,15 +16,15 @@ use tokio::time::{Instant, sleep_until};
 
 use super::batches::{BatchFate, Batches, LostBatch, Unanswered};
 use super::hand_back::Assigned;
-use super::store::{Changes, Held, Moment, Store};
+use super::tables::{ChangedHands, Changes, Held, Moment, Tables};
 use super::{MemoryProvider, locked};
 use crate::error::ProviderError;
-use crate::warm::CheckIn;
+use crate::store::{CheckIn, Renewed, Swept};
 
 /// Everything under the mutex: the tables, and the batch that was begun in them.
 #[derive(Debug, Default)]
 pub(super) struct State {
-    pub(super) store: Store,
+    pub(super) tables: Tables,
     open: Option<OpenBatch>,
     /// The fate of the next batch, as far as it was asked for.
     next_fate: Option<BatchFate>,
@@ -34,7 +34,7 @@ pub(super) struct State {
 struct OpenBatch {
     ending: Arc<Ending>,
     /// The tables as they were before, if the batch is going to be lost, and what those hear who wait for it.
-    loss: Option<(Box<Store>, Unanswered)>,
+    loss: Option<(Box<Tables>, Unanswered)>,
     operations: usize,
     check_ins: Vec<CheckIn>,
     instances: BTreeSet<String>,
@@ -58,7 +58,7 @@ impl OpenBatch {
         self.check_ins.append(&mut changes.check_ins.0);
         self.instances.append(&mut changes.instances);
         self.held.append(&mut changes.held);
-        self.early_tokens.extend(changes.early.take());
+        self.early_tokens.append(&mut changes.early);
         if changes.written.take().is_some_and(|token| self.early_tokens.contains(&token)) {
             self.whole_turns += 1;
         }
@@ -106,16 +106,15 @@ impl<T> Answer for Result<T, ProviderError> {
     }
 }
 
-impl Answer for Vec<Result<(), ProviderError>> {
+impl Answer for Renewed {
     fn has_changed(&self) -> bool {
-        self.iter().any(Result::is_ok)
+        self.sessions > 0 || self.locks.iter().any(Result::is_ok)
     }
 }
 
-/// How many rows it has changed.
-impl Answer for usize {
+impl Answer for Swept {
     fn has_changed(&self) -> bool {
-        *self > 0
+        self.sessions > 0
     }
 }
 
@@ -133,7 +132,7 @@ impl MemoryProvider {
     pub(super) async fn write<T: Answer>(
         &self,
         operation: &str,
-        mut verb: impl FnMut(&mut Store, Moment) -> T,
+        mut verb: impl FnMut(&mut Tables, Moment) -> T,
     ) -> Result<T, ProviderError> {
         loop {
             let (answer, batch) = self.run(true, &mut verb);
@@ -148,10 +147,10 @@ impl MemoryProvider {
     pub(super) async fn look<T>(
         &self,
         operation: &str,
-        mut verb: impl FnMut(&Store, Moment) -> T,
+        mut verb: impl FnMut(&Tables, Moment) -> T,
     ) -> Result<T, ProviderError> {
         loop {
-            let (Seen(answer), batch) = self.run(false, |store, now| Seen(verb(store, now)));
+            let (Seen(answer), batch) = self.run(false, |tables, now| Seen(verb(tables, now)));
             let Some(batch) = batch else { return Ok(answer) };
             if self.is_committed(operation, &batch).await? {
                 return Ok(answer);
@@ -160,15 +159,15 @@ impl MemoryProvider {
     }
 
     /// Runs a verb on the tables as they are at this moment, committed or not.
-    pub(super) fn with_store<T>(&self, verb: impl FnOnce(&mut Store) -> T) -> T {
-        self.run(false, |store, _| Seen(verb(store))).0.0
+    pub(super) fn with_tables<T>(&self, verb: impl FnOnce(&mut Tables) -> T) -> T {
+        self.run(false, |tables, _| Seen(verb(tables))).0.0
     }
 
     /// Runs a verb at the present time. If a batch is open by then, the answer counts only once it is committed.
     pub(super) fn run<T: Answer>(
         &self,
         may_open: bool,
-        verb: impl FnOnce(&mut Store, Moment) -> T,
+        verb: impl FnOnce(&mut Tables, Moment) -> T,
     ) -> (T, Option<Arc<Ending>>) {
         let mut state = locked(&self.state);
         let opening = match &self.batches {
@@ -176,7 +175,7 @@ impl MemoryProvider {
             _ => None,
         };
         let now = self.moment();
-        let answer = verb(&mut state.store, now);
+        let answer = verb(&mut state.tables, now);
         if answer.has_changed() {
             if opening.is_some() {
                 state.next_fate = None;
@@ -195,7 +194,7 @@ impl MemoryProvider {
     /// Gives work back that nobody took.
     pub(super) fn hand_back(&self, assigned: Assigned) {
         let mut state = locked(&self.state);
-        state.store.hand_back(&assigned);
+        state.tables.hand_back(&assigned);
         if let Some(batch) = &mut state.open {
             batch.handed_back.push(assigned);
         }
@@ -237,8 +236,8 @@ impl MemoryProvider {
         let whole_turns = batch.whole_turns;
         let now = self.moment();
         let Some((before, unanswered)) = loss else {
-            state.store.count_from(now, &held);
-            state.store.changed_hands = super::store::ChangedHands::default();
+            state.tables.count_from(now, &held);
+            state.tables.changed_hands = ChangedHands::default();
             drop(state);
             if let Some(batches) = &self.batches {
                 batches.fates.committed(whole_turns);
@@ -253,9 +252,9 @@ impl MemoryProvider {
             self.announce(Changes { instances, ..Changes::default() });
             return;
         };
-        state.store.go_back_to(*before);
+        state.tables.go_back_to(*before);
         for assigned in &handed_back {
-            state.store.hand_back(assigned);
+            state.tables.hand_back(assigned);
         }
         // There was no batch yet, so nothing has changed hands.
         let _ = state.changes();
@@ -286,7 +285,7 @@ impl State {
         let fate = *self.next_fate.get_or_insert_with(|| batches.fates.next());
         let loss = match fate {
             BatchFate::Committed => None,
-            BatchFate::Lost(unanswered) => Some((Box::new(self.store.clone()), unanswered)),
+            BatchFate::Lost(unanswered) => Some((Box::new(self.tables.clone()), unanswered)),
         };
         let due = Instant::now() + batches.window;
         OpenBatch {
@@ -304,12 +303,12 @@ impl State {
 
     /// What the last verb set in motion, and the batch that it waits for.
     fn changes(&mut self) -> (Changes, Option<Arc<Ending>>) {
-        let mut changes = std::mem::take(&mut self.store.changes);
+        let mut changes = std::mem::take(&mut self.tables.changes);
         if let Some(batch) = &mut self.open {
             batch.absorb(&mut changes);
             return (changes, Some(Arc::clone(&batch.ending)));
         }
-        self.store.changed_hands = super::store::ChangedHands::default();
+        self.tables.changed_hands = ChangedHands::default();
         (changes, None)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::store::{COMPLETED, FAILED, Store};
+use super::tables::Tables;
 use crate::error::ProviderError;
 use crate::management::{DeleteInstanceResult, InstanceFilter};
 
@@ -10,7 +10,7 @@ const OPERATION: &str = "delete_instances_atomic";
 /// How many instances a bulk operation takes if it does not say.
 pub(super) const DEFAULT_BULK_LIMIT: usize = 1000;
 
-impl Store {
+impl Tables {
     /// Removes these instances, all or none.
     pub(super) fn delete_instances_atomic(
         &mut self,
@@ -84,9 +84,9 @@ impl Store {
         is_listed && has_ended
     }
 
-    /// Whether the instance has an execution and its last word is not said: one that continues as new goes on.
+    /// Whether the instance has an execution and has not ended: one that continued as new goes on.
     fn is_under_way(&self, instance: &str) -> bool {
-        self.status(instance).is_some_and(|status| status != COMPLETED && status != FAILED)
+        self.status(instance).is_some_and(|status| !status.is_terminal())
     }
 
     fn completed_at_ms(&self, instance: &str) -> Option<u64> {

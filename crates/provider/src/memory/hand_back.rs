@@ -1,7 +1,7 @@
 //! Work that was assigned and never taken is handed back, as if it had not been fetched.
 
 use super::MemoryProvider;
-use super::store::{Moment, Session, Store, VISIBLE};
+use super::tables::{Moment, Session, Tables, VISIBLE};
 
 /// Work that was assigned to a fetch.
 #[derive(Debug, Clone)]
@@ -35,18 +35,18 @@ impl Claim {
     }
 }
 
-impl Store {
+impl Tables {
     /// Clears the lock, takes the attempt back and undoes the claim; nothing if the lock is somebody else's by now.
     pub(super) fn hand_back(&mut self, assigned: &Assigned) {
         let Assigned { token, claim } = assigned;
         let instance = self.instance_locks.iter().find(|(_, lock)| lock.token == *token);
         if let Some(instance) = instance.map(|(instance, _)| instance.clone()) {
-            self.let_instance_go(instance, token, VISIBLE, true);
+            self.release_instance(instance, token, VISIBLE, true);
         }
         let row =
             self.worker_queue.iter().find(|(_, row)| row.lock.as_ref().is_some_and(|l| l.token == *token));
         if let Some(row_id) = row.map(|(row_id, _)| *row_id) {
-            self.let_activity_go(row_id, VISIBLE, true);
+            self.release_activity(row_id, VISIBLE, true);
             if let Some(claim) = claim {
                 self.undo_claim(claim);
             }
@@ -74,23 +74,23 @@ impl Store {
 /// Hands work back if it is dropped before the work was taken.
 pub(super) struct HandBackGuard<'a> {
     provider: &'a MemoryProvider,
-    assigned: Option<Assigned>,
+    assigned: Vec<Assigned>,
 }
 
 impl<'a> HandBackGuard<'a> {
-    pub(super) fn new(provider: &'a MemoryProvider, assigned: Assigned) -> Self {
-        Self { provider, assigned: Some(assigned) }
+    pub(super) fn new(provider: &'a MemoryProvider, assigned: Vec<Assigned>) -> Self {
+        Self { provider, assigned }
     }
 
     /// The work was taken, or is lost.
     pub(super) fn disarm(mut self) {
-        self.assigned = None;
+        self.assigned.clear();
     }
 }
 
 impl Drop for HandBackGuard<'_> {
     fn drop(&mut self) {
-        if let Some(assigned) = self.assigned.take() {
+        for assigned in self.assigned.drain(..) {
             self.provider.hand_back(assigned);
         }
     }

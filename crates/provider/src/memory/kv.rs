@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use everturn_core::{EventKind, KvEntry};
 
-use super::store::Store;
+use super::tables::Tables;
 
 /// One instance's keys.
 #[derive(Debug, Default, Clone)]
@@ -70,12 +70,12 @@ pub(super) fn is_kv_event(kind: &EventKind) -> bool {
     )
 }
 
-impl Store {
-    pub(super) fn get_kv_value(&self, instance: &str, key: &str) -> Option<String> {
+impl Tables {
+    pub(super) fn read_kv_value(&self, instance: &str, key: &str) -> Option<String> {
         self.kv.get(instance)?.merged().get(key).map(|value| (*value).to_owned())
     }
 
-    pub(super) fn get_kv_all_values(&self, instance: &str) -> HashMap<String, String> {
+    pub(super) fn read_kv_values(&self, instance: &str) -> HashMap<String, String> {
         let Some(kv) = self.kv.get(instance) else { return HashMap::new() };
         kv.merged().into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
     }

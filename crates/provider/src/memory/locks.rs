@@ -1,12 +1,9 @@
-//! Judging and renewing locks.
+//! Judging locks.
 
-use std::time::Duration;
-
-use super::store::{Held, Lock, Moment, Store};
+use super::tables::{Held, Lock, Moment, Tables};
 use crate::error::ProviderError;
-use crate::locks::{LockKind, LockRenewal};
 
-impl Store {
+impl Tables {
     /// The instance that this token holds.
     pub(super) fn instance_locked_by(
         &self,
@@ -38,53 +35,9 @@ impl Store {
         }
         Err(unknown_token(operation))
     }
-
-    pub(super) fn renew_orchestration_item_lock(
-        &mut self,
-        now: Moment,
-        token: &str,
-        extend_for: Duration,
-    ) -> Result<(), ProviderError> {
-        let instance = self.instance_locked_by("renew_orchestration_item_lock", token, now)?;
-        if let Some(lock) = self.instance_locks.get_mut(&instance) {
-            lock.held_until = now.monotonic.saturating_add(extend_for);
-        }
-        self.changes.held.push(Held::Lock { token: token.to_owned(), lasts: extend_for });
-        Ok(())
-    }
-
-    pub(super) fn renew_work_item_lock(
-        &mut self,
-        now: Moment,
-        token: &str,
-        extend_for: Duration,
-    ) -> Result<(), ProviderError> {
-        let row_id = self.activity_locked_by("renew_work_item_lock", token, now)?;
-        if let Some(lock) = self.worker_queue.get_mut(&row_id).and_then(|activity| activity.lock.as_mut()) {
-            lock.held_until = now.monotonic.saturating_add(extend_for);
-        }
-        self.changes.held.push(Held::Lock { token: token.to_owned(), lasts: extend_for });
-        self.touch_session(row_id, now);
-        Ok(())
-    }
-
-    /// Renews each lock by itself: one that is lost does not keep the others from being renewed.
-    pub(super) fn renew_locks(
-        &mut self,
-        now: Moment,
-        renewals: &[LockRenewal],
-    ) -> Vec<Result<(), ProviderError>> {
-        renewals
-            .iter()
-            .map(|LockRenewal { kind, token, extend_for }| match kind {
-                LockKind::Orchestration => self.renew_orchestration_item_lock(now, token, *extend_for),
-                LockKind::WorkItem => self.renew_work_item_lock(now, token, *extend_for),
-            })
-            .collect()
-    }
 }
 
-impl Store {
+impl Tables {
     /// Has these locks and leases count from now on: their holders are told only now that they have them.
     pub(super) fn count_from(&mut self, now: Moment, held: &[Held]) {
         for held in held {

@@ -1,30 +1,29 @@
 //! The provider that keeps everything in memory: the storage contract as a program one can read.
 //!
-//! All state is one `store::Store` of plain ordered tables behind a mutex. Each verb of the contract is a method
-//! of it in a file of its own; what is asynchronous (waiting for work, and for the commit of a batch) is only around it.
+//! All state is one `tables::Tables` of plain ordered tables behind a mutex. Each verb of the store is a method of it in
+//! a file of its own; what is asynchronous (waiting for work, and for the commit of a batch) is only around it.
 
-mod abandon_orchestration_item;
-mod abandon_work_item;
-mod ack_orchestration_item;
-mod ack_work_item;
+mod abandon_turn;
 mod admin;
-mod append_with_execution;
 mod batch;
 mod batches;
+mod commit_turn;
 mod delete;
-mod enqueue;
-mod fetch_orchestration_item;
-mod fetch_work_item;
+mod fetch_turns;
+mod fetch_work;
 mod hand_back;
 mod kv;
 mod locks;
 mod parked;
-mod provider;
-mod provider_admin;
 mod prune;
+mod raw_writes;
 mod read;
-mod sessions;
+mod renew;
+mod settle_work;
 mod store;
+mod submit;
+mod sweep;
+mod tables;
 mod testing;
 mod watches;
 
@@ -34,10 +33,10 @@ use everturn_core::limits::DEFAULT_PAYLOAD_BYTES_MAX;
 use tokio::sync::Notify;
 
 use crate::clock::{Clock, SystemClock};
-use crate::warm::Stamp;
+use crate::store::Stamp;
 use batch::State;
 use batches::Batches;
-use store::{Changes, Moment};
+use tables::{Changes, Moment};
 use watches::Watches;
 
 pub use batches::{BatchFate, BatchFates, LostBatch, NoLoss, Unanswered};
@@ -113,6 +112,10 @@ impl MemoryProvider {
         if changes.worker_queue {
             self.worker_work.notify_waiters();
         }
+    }
+
+    fn fresh_token(&self) -> String {
+        format!("{:032x}", self.clock.random_u128())
     }
 
     fn fresh_stamp(&self) -> Stamp {

@@ -10,18 +10,48 @@ use tokio::time::{Instant, sleep};
 use super::MemoryProvider;
 use super::batch::{Answer, Ending, is_committed};
 use super::hand_back::{Assigned, HandBackGuard};
-use super::store::{Moment, Store};
+use super::tables::{Moment, Tables};
 use crate::error::ProviderError;
+use crate::store::{FetchedTurn, FetchedWork};
 
-/// A waiting fetch looks at least this often: the clock it goes by may have been set.
+/// A parked fetch looks at least this often: the store's clock may have been set.
 pub(super) const LOOK_AT_LEAST_EVERY: Duration = Duration::from_secs(1);
+
+/// What a fetch returns.
+pub(super) trait Fetched {
+    /// The lock.
+    fn lock_token(&self) -> &str;
+
+    /// Sets how much of the lock is left.
+    fn set_lock_left(&mut self, lock_left: Duration);
+}
+
+impl Fetched for FetchedTurn {
+    fn lock_token(&self) -> &str {
+        &self.lock_token
+    }
+
+    fn set_lock_left(&mut self, lock_left: Duration) {
+        self.lock_left = lock_left;
+    }
+}
+
+impl Fetched for FetchedWork {
+    fn lock_token(&self) -> &str {
+        &self.lock_token
+    }
+
+    fn set_lock_left(&mut self, lock_left: Duration) {
+        self.lock_left = lock_left;
+    }
+}
 
 /// What a look into a queue came to.
 enum Look<T> {
     Found {
-        work: T,
-        assigned: Assigned,
-        /// Whether it may be taken before it is committed.
+        work: Vec<T>,
+        assigned: Vec<Assigned>,
+        /// Whether all of it may be taken before it is committed.
         is_early: bool,
     },
     Nothing {
@@ -39,36 +69,42 @@ impl<T> Answer for Look<T> {
 }
 
 impl MemoryProvider {
-    /// Looks until something is found or `poll_timeout` is over. What `look` takes leaves when it is committed, or
-    /// earlier if it may; a fetch that is dropped before that gives it back.
+    /// Looks until something is found or `poll_timeout` is over. What `look` takes is answered when it is committed, or
+    /// earlier if it may; a fetch that is dropped before that returns it to the queue.
     ///
-    /// `look` is told the time and a fresh token; `next_wake` says how long it is until a look may find more.
-    pub(super) async fn look_until<T>(
+    /// `next_wake` says how long it is until a look may find more.
+    pub(super) async fn look_until<T: Fetched>(
         &self,
         operation: &str,
         poll_timeout: Duration,
-        work: &Notify,
-        mut look: impl FnMut(&mut Store, Moment, &str) -> Option<T>,
-        next_wake: impl Fn(&Store, Moment) -> Option<Duration>,
-    ) -> Result<Option<T>, ProviderError> {
+        queue: &Notify,
+        mut look: impl FnMut(&mut Tables, Moment) -> Vec<T>,
+        next_wake: impl Fn(&Tables, Moment) -> Option<Duration>,
+    ) -> Result<Vec<T>, ProviderError> {
         let begun = Instant::now();
         loop {
             // Registered before the look: whatever changes after it wakes this fetch.
-            let changed = work.notified();
+            let changed = queue.notified();
             let moved = self.clock.moved();
-            let token = format!("{:032x}", self.clock.random_u128());
-            let (looked, batch) = self.run(true, |store, now| match look(store, now, &token) {
-                Some(work) => {
-                    let is_early = store.changes.early.is_some();
-                    let assigned = Assigned { token: token.clone(), claim: store.changes.claim.take() };
-                    Look::Found { work, assigned, is_early }
+            let (looked, batch) = self.run(true, |tables, now| {
+                let work = look(tables, now);
+                if work.is_empty() {
+                    let passed_over = tables.changes.passed_over;
+                    return Look::Nothing { wait: next_wake(tables, now), passed_over };
                 }
-                None => Look::Nothing { wait: next_wake(store, now), passed_over: store.changes.passed_over },
+                let is_early = !tables.changes.early.is_empty();
+                let mut claims = std::mem::take(&mut tables.changes.claims);
+                let assigned = work.iter().map(|work| {
+                    let token = work.lock_token().to_owned();
+                    Assigned { claim: claims.remove(&token), token }
+                });
+                Look::Found { assigned: assigned.collect(), work, is_early }
             });
             let (wait, passed_over) = match looked {
                 Look::Found { work, assigned, is_early } => {
-                    if self.may_take(operation, assigned, is_early, batch).await? {
-                        return Ok(Some(work));
+                    let work = self.take(operation, work, assigned, is_early, batch).await?;
+                    if !work.is_empty() {
+                        return Ok(work);
                     }
                     continue;
                 }
@@ -76,7 +112,7 @@ impl MemoryProvider {
             };
             let left = poll_timeout.saturating_sub(begun.elapsed());
             if left.is_zero() {
-                return Ok(None);
+                return Ok(Vec::new());
             }
             let wait = wait.unwrap_or(LOOK_AT_LEAST_EVERY).min(LOOK_AT_LEAST_EVERY).min(left);
             let more_is_free = async {
@@ -95,27 +131,39 @@ impl MemoryProvider {
         }
     }
 
-    /// Waits until assigned work may be taken; `false` if there is nothing to take any more.
-    async fn may_take(
+    /// Waits until assigned work may be taken; returns what there still is to take.
+    async fn take<T: Fetched>(
         &self,
         operation: &str,
-        assigned: Assigned,
+        mut work: Vec<T>,
+        assigned: Vec<Assigned>,
         is_early: bool,
         batch: Option<Arc<Ending>>,
-    ) -> Result<bool, ProviderError> {
-        let Some(batch) = batch else { return Ok(true) };
-        let token = assigned.token.clone();
+    ) -> Result<Vec<T>, ProviderError> {
+        let Some(batch) = batch else { return Ok(work) };
         let guard = HandBackGuard::new(self, assigned);
         let fate = if is_early {
-            // Those who have let go of it hear so first.
+            // Callers that have released it get their answer first.
             yield_now().await;
             batch.fate()
         } else {
             Some(self.end_of(&batch).await)
         };
         guard.disarm();
-        let is_taken = fate.map_or(Ok(true), |fate| is_committed(operation, fate))?;
-        // It may have been deleted in the same batch.
-        Ok(is_taken && self.with_store(|store| store.lock(&token).is_some()))
+        if !fate.map_or(Ok(true), |fate| is_committed(operation, fate))? {
+            return Ok(Vec::new());
+        }
+        let now = self.moment();
+        self.with_tables(|tables| {
+            // It may have been deleted in the same batch.
+            work.retain_mut(|work| match tables.lock(work.lock_token()) {
+                Some(lock) => {
+                    work.set_lock_left(now.until(lock.held_until));
+                    true
+                }
+                None => false,
+            });
+        });
+        Ok(work)
     }
 }

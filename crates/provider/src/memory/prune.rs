@@ -1,11 +1,13 @@
 //! Removing old executions; what they left in the key-value store stays.
 
+use everturn_core::ExecutionStatus;
+
 use super::delete::bulk_limit;
-use super::store::{RUNNING, Store};
+use super::tables::Tables;
 use crate::error::ProviderError;
 use crate::management::{InstanceFilter, PruneOptions, PruneResult};
 
-impl Store {
+impl Tables {
     /// Removes old executions of one instance; never the current one, never a running one.
     pub(super) fn prune_executions(
         &mut self,
@@ -22,7 +24,7 @@ impl Store {
                 let is_old_enough = options.completed_before.is_none_or(|cut_off_ms| {
                     execution.completed_at_ms.is_some_and(|completed_at_ms| completed_at_ms < cut_off_ms)
                 });
-                execution_id != current && execution.status != RUNNING && is_old_enough
+                execution_id != current && execution.status != ExecutionStatus::Running && is_old_enough
             });
             if may_go && let Some(execution) = executions.remove(&execution_id) {
                 result.executions_deleted += 1;

@@ -2,27 +2,25 @@
 
 use everturn_core::{Event, EventKind, OrchestrationStatus, SystemStats};
 
-use super::store::{CustomStatus, Execution, Store, Stored};
+use super::tables::{Stored, Tables};
 use crate::error::ProviderError;
-use crate::provider::status_of;
+use crate::plain_store::status_of;
+use crate::store::{CustomStatus, ExecutionRead, OrchestrationName, StoredExecution};
 
-impl Store {
-    pub(super) fn read(&self, instance: &str) -> Result<Vec<Event>, ProviderError> {
-        match self.latest_execution(instance) {
-            Some((execution_id, execution)) => readable("read", instance, execution_id, execution),
-            None => Ok(Vec::new()),
-        }
-    }
-
-    pub(super) fn read_with_execution(
-        &self,
-        instance: &str,
-        execution_id: u64,
-    ) -> Result<Vec<Event>, ProviderError> {
-        match self.execution(instance, execution_id) {
-            Some(execution) => readable("read_with_execution", instance, execution_id, execution),
-            None => Ok(Vec::new()),
-        }
+impl Tables {
+    pub(super) fn read_execution(&self, read: &ExecutionRead) -> Result<StoredExecution, ProviderError> {
+        let instance = read.instance.as_str();
+        let found = match read.execution_id {
+            Some(execution_id) => self.execution(instance, execution_id).map(|found| (execution_id, found)),
+            None => self.latest_execution(instance),
+        };
+        let Some((execution_id, execution)) = found else { return Ok(StoredExecution::default()) };
+        execution.history().map(StoredExecution::new).map_err(|damage| {
+            ProviderError::damaged(
+                "read_execution",
+                format!("{instance}, execution {execution_id}: {damage}"),
+            )
+        })
     }
 
     /// The status from the event that ended the latest execution, or from the fact that it began.
@@ -30,13 +28,13 @@ impl Store {
         let Some((execution_id, execution)) = self.latest_execution(instance) else {
             return Ok(OrchestrationStatus::NotFound);
         };
-        let telling = match execution.outcome_event_id {
+        let decisive = match execution.outcome_event_id {
             Some(event_id) => execution.events.get(&event_id),
             None => execution.events.values().next(),
         };
-        let (custom_status, version) = self.get_custom_status(instance, 0).unwrap_or_default();
-        match telling {
-            Some(Stored::Good(event)) => Ok(status_of(std::slice::from_ref(event), custom_status, version)),
+        let CustomStatus { text, version } = self.read_custom_status(instance, 0).unwrap_or_default();
+        match decisive {
+            Some(Stored::Good(event)) => Ok(status_of(std::slice::from_ref(event), text, version)),
             Some(Stored::Damaged(damage)) => Err(ProviderError::damaged(
                 "read_status",
                 format!("{instance}, execution {execution_id}: {damage}"),
@@ -45,27 +43,23 @@ impl Store {
         }
     }
 
-    pub(super) fn read_orchestration_name(&self, instance: &str) -> Option<(String, String)> {
+    pub(super) fn read_orchestration_name(&self, instance: &str) -> Option<OrchestrationName> {
         if let Some(row) = self.instances.get(instance) {
-            return Some((row.orchestration_name.clone(), row.orchestration_version.clone()));
+            return Some(row.orchestration());
         }
         let (_, execution) = self.latest_execution(instance)?;
-        execution.started_as().map(|(name, version)| (name.to_owned(), version.to_owned()))
+        let (name, version) = execution.started_as()?;
+        Some(OrchestrationName { name: name.to_owned(), version: version.to_owned() })
     }
 
-    pub(super) fn get_custom_status(
-        &self,
-        instance: &str,
-        last_seen_version: u64,
-    ) -> Option<(Option<String>, u64)> {
-        let CustomStatus { status, version } = self.custom_statuses.get(instance)?;
-        (*version > last_seen_version).then(|| (status.clone(), *version))
+    pub(super) fn read_custom_status(&self, instance: &str, last_seen_version: u64) -> Option<CustomStatus> {
+        self.custom_statuses.get(instance).filter(|status| status.version > last_seen_version).cloned()
     }
 
-    pub(super) fn get_instance_stats(&self, instance: &str) -> Option<SystemStats> {
+    pub(super) fn read_stats(&self, instance: &str) -> Option<SystemStats> {
         let row = self.instances.get(instance)?;
         let events = self.execution(instance, row.current_execution_id).map(|execution| &execution.events);
-        let values = self.get_kv_all_values(instance);
+        let values = self.read_kv_values(instance);
         let events = || events.into_iter().flat_map(|events| events.values());
         Some(SystemStats {
             history_event_count: events().count() as u64,
@@ -75,17 +69,6 @@ impl Store {
             kv_total_value_bytes: values.values().map(|value| value.len() as u64).sum(),
         })
     }
-}
-
-fn readable(
-    operation: &str,
-    instance: &str,
-    execution_id: u64,
-    execution: &Execution,
-) -> Result<Vec<Event>, ProviderError> {
-    execution.history().map_err(|damage| {
-        ProviderError::damaged(operation, format!("{instance}, execution {execution_id}: {damage}"))
-    })
 }
 
 /// Size of an event as JSON, the form in which other stores keep it.

@@ -20,7 +20,7 @@ use crate::turns::{LOCK, activity, create, fetch, first_turn, signal, start};
 pub(crate) const WINDOW: Duration = Duration::from_millis(5);
 pub(crate) const POLL: Duration = Duration::from_secs(30);
 
-/// Fates that were written down before; the rest is committed.
+/// Outcomes that the test chose in advance. Every other batch is committed.
 #[derive(Debug, Default)]
 pub(crate) struct Fates {
     pub(crate) to_come: Mutex<VecDeque<BatchFate>>,
@@ -52,7 +52,7 @@ pub(crate) fn provider() -> (Arc<MemoryProvider>, Arc<Fates>) {
     (Arc::new(provider.with_batches(WINDOW, Arc::clone(&fates) as Arc<dyn BatchFates>)), fates)
 }
 
-/// Holds every instance at this stamp.
+/// Lends every instance at this stamp.
 pub(crate) struct Everything(pub(crate) Stamp);
 
 impl WarmView for Everything {
@@ -61,7 +61,7 @@ impl WarmView for Everything {
     }
 }
 
-/// A turn that adds nothing to an instance which exists.
+/// A turn that adds nothing to an existing instance.
 pub(crate) fn empty_turn(token: &str, stamp: Stamp) -> TurnCommit {
     TurnCommit {
         history_delta: Vec::new(),
@@ -70,12 +70,12 @@ pub(crate) fn empty_turn(token: &str, stamp: Stamp) -> TurnCommit {
     }
 }
 
-/// Fetches with everything held at a stamp.
+/// Fetches with a cache that holds every instance at this stamp.
 pub(crate) async fn fetch_warm(provider: &MemoryProvider, stamp: Stamp) -> FetchedTurn {
     provider.fetch_turn(LOCK, POLL, None, Arc::new(Everything(stamp))).await.unwrap().unwrap()
 }
 
-/// Makes a call in a task of its own, which comes as far as it can.
+/// Spawns a call and lets it run until it waits.
 pub(crate) async fn begin<T: Send + 'static>(
     call: impl Future<Output = T> + Send + 'static,
 ) -> tokio::task::JoinHandle<T> {
@@ -109,7 +109,7 @@ async fn calls_that_come_in_time_share_a_commit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_or_a_look_without_an_open_batch_waits_for_nothing() {
+async fn errors_and_reads_without_an_open_batch_return_at_once() {
     let (provider, _) = provider();
     let begun = Instant::now();
     assert!(provider.ack_work_item("no such token", None).await.unwrap_err().is_lock_lost());
@@ -154,20 +154,20 @@ async fn a_batch_has_one_turn_of_an_instance() {
     let commit = begin(async move { committing.commit_turn(&commit).await }).await;
     assert!(provider.fetch_orchestration_item(LOCK, Duration::ZERO, None).await.unwrap().is_none());
     let next = fetch_warm(&provider, Stamp(6)).await;
-    assert!(next.warm.is_some(), "it is at a committed position by now");
+    assert!(next.warm.is_some(), "its stamp is committed now");
     assert_eq!((begun.elapsed(), commit.is_finished()), (WINDOW, true));
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_given_back_is_handed_out_after_the_commit() {
+async fn an_abandoned_activity_is_offered_again_after_the_commit() {
     let (provider, _) = provider();
     provider.enqueue_for_worker(activity("a", 2)).await.unwrap();
     let work = provider.fetch_work_item(LOCK, POLL, None, &TagFilter::Any).await.unwrap().unwrap();
     let begun = Instant::now();
-    let giving = Arc::clone(&provider);
-    let give = begin(async move { giving.abandon_work_item(&work.1, None, false).await }).await;
+    let abandoning = Arc::clone(&provider);
+    let abandon = begin(async move { abandoning.abandon_work_item(&work.1, None, false).await }).await;
     let again = provider.fetch_work_item(LOCK, POLL, None, &TagFilter::Any).await.unwrap().unwrap();
-    assert_eq!((begun.elapsed(), give.is_finished(), again.2), (2 * WINDOW, true, 2));
+    assert_eq!((begun.elapsed(), abandon.is_finished(), again.2), (2 * WINDOW, true, 2));
 }
 
 #[tokio::test(start_paused = true)]
@@ -191,7 +191,7 @@ async fn what_is_read_is_committed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dropped_call_is_committed_by_whoever_comes_next() {
+async fn a_dropped_call_is_committed_by_the_next_call() {
     let (provider, fates) = provider();
     provider.enqueue_for_orchestrator(start("a"), None).await.unwrap();
     let token = fetch(&*provider).await;
@@ -204,13 +204,13 @@ async fn a_dropped_call_is_committed_by_whoever_comes_next() {
     let opened = fates.opened.load(Ordering::SeqCst);
     assert!(timeout(Duration::from_millis(1), provider.commit_turn(&commit)).await.is_err());
     sleep(Duration::from_secs(10)).await;
-    assert_eq!(checked_in.load(Ordering::SeqCst), 0, "it is not committed while nobody waits for it");
+    assert_eq!(checked_in.load(Ordering::SeqCst), 0, "not committed while no call waits for it");
     assert_eq!(provider.read("a").await.unwrap().len(), 1);
     assert_eq!((checked_in.load(Ordering::SeqCst), fates.opened.load(Ordering::SeqCst)), (1, opened + 1));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_fetch_that_waits_commits_what_a_dropped_call_let_go() {
+async fn a_parked_fetch_commits_the_batch_of_a_dropped_call() {
     let (provider, _) = provider();
     provider.enqueue_for_orchestrator(start("a"), None).await.unwrap();
     let token = fetch(&*provider).await;
@@ -224,7 +224,7 @@ async fn a_fetch_that_waits_commits_what_a_dropped_call_let_go() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn locks_count_from_the_answer_on() {
+async fn lock_timeouts_start_at_the_answer() {
     let (provider, _) = provider();
     let lock = Duration::from_millis(300);
     provider.enqueue_for_orchestrator(start("a"), None).await.unwrap();
@@ -245,7 +245,7 @@ async fn locks_count_from_the_answer_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_deleted_in_the_batch_that_assigned_it_is_not_handed_out() {
+async fn an_activity_deleted_in_the_batch_that_assigned_it_is_not_returned() {
     let (provider, _) = provider();
     create(&*provider, "a", Stamp(5)).await;
     provider.enqueue_for_worker(activity("a", 2)).await.unwrap();

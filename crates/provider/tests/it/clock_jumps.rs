@@ -1,4 +1,4 @@
-//! Clocks that are set: by the contract how long a lock lasts is no matter of the wall clock.
+//! Wall clock jumps: how long a lock lasts does not depend on the wall clock.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +26,7 @@ async fn fetch_work(provider: &MemoryProvider) -> Option<String> {
 }
 
 #[tokio::test]
-async fn a_clock_set_forward_takes_no_lock_from_its_holder() {
+async fn a_clock_set_forward_expires_no_lock() {
     let (provider, clock) = store();
     provider.enqueue_for_orchestrator(start("a"), None).await.unwrap();
     provider.enqueue_for_worker(activity("b", 2)).await.unwrap();

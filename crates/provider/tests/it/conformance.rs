@@ -1,4 +1,4 @@
-//! The storage contract, on the in-memory provider.
+//! The provider contract, on the in-memory provider.
 
 use std::any::Any;
 use std::sync::{Arc, OnceLock};
@@ -11,7 +11,7 @@ use everturn_provider::{ManualClock, MemoryProvider, Provider};
 
 struct MemoryFactory {
     clock: Arc<ManualClock>,
-    /// How long its batches stay open; `None` if it commits each call by itself.
+    /// How long a batch stays open; `None` commits each call separately.
     window: Option<Duration>,
 }
 
@@ -36,7 +36,7 @@ impl BareFactory {
         Self { whole: MemoryFactory::new(), opened: OnceLock::new() }
     }
 
-    /// The provider behind the bare one: damage is done to it.
+    /// The provider behind the bare one, whose rows the suite damages.
     fn opened(&self) -> &Arc<dyn Provider> {
         self.opened.get().expect("the provider is open")
     }

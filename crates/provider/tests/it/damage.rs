@@ -8,7 +8,7 @@ use everturn_provider::{MemoryProvider, Provider, Stamp, TagFilter};
 use crate::turns::{LOCK, activity, create, signal};
 
 #[tokio::test]
-async fn a_damaged_event_spoils_reads_and_is_told_by_a_fetch() {
+async fn a_damaged_event_fails_reads_and_is_reported_by_a_fetch() {
     let provider = MemoryProvider::new();
     create(&provider, "a", Stamp(1)).await;
     assert!(provider.damage_event("a", 1, 1));
@@ -36,7 +36,7 @@ async fn a_damaged_message_is_named_and_removed_by_the_ack() {
 }
 
 #[tokio::test]
-async fn a_damaged_activity_fails_to_its_instance_and_hides_nobody_else() {
+async fn a_damaged_activity_fails_its_instance_and_blocks_no_other() {
     let provider = MemoryProvider::new();
     create(&provider, "a", Stamp(1)).await;
     provider.enqueue_for_worker(activity("a", 2)).await.unwrap();
@@ -49,7 +49,7 @@ async fn a_damaged_activity_fails_to_its_instance_and_hides_nobody_else() {
 }
 
 #[tokio::test]
-async fn an_activity_of_nobody_is_set_aside() {
+async fn a_damaged_activity_without_an_instance_is_dead_lettered() {
     let provider = MemoryProvider::new();
     provider.enqueue_for_worker(activity("a", 2)).await.unwrap();
     assert_eq!(provider.damage_work_items("a", true), 1);

@@ -1,5 +1,5 @@
-//! What a provider says of itself if its author leaves it to the traits, beside what the in-memory provider says. The
-//! other default bodies are tested by the conformance suite on `DefaultBodies`.
+//! Default answers of the `Provider` trait, beside those of the in-memory provider. The conformance suite tests the
+//! other default bodies on `DefaultBodies`.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use everturn_provider::{
     Provider, ProviderError, ScheduledActivityIdentifier, SessionFetchConfig, SystemClock, TagFilter,
 };
 
-/// Nothing but what the trait demands, and that refuses.
+/// Implements only the required methods; each returns an error.
 struct Bare;
 
 fn refused<T>() -> Result<T, ProviderError> {
@@ -128,7 +128,7 @@ impl Provider for Bare {
 }
 
 #[test]
-fn name_and_version_are_told_or_unknown() {
+fn name_and_version_are_unknown_by_default() {
     assert_eq!((Bare.name(), Bare.version()), ("unknown", "0.0.0"));
     let memory = MemoryProvider::new();
     assert_eq!((memory.name(), memory.version()), ("memory", env!("CARGO_PKG_VERSION")));
@@ -143,8 +143,8 @@ fn payloads_are_limited_to_8_mib_or_as_the_provider_says() {
 #[test]
 fn the_time_is_the_systems_or_the_providers() {
     let before = SystemClock::new().wall_ms();
-    let told = Bare.now_ms();
-    assert!((before..=before + 60_000).contains(&told), "{told} is not about {before}");
+    let now = Bare.now_ms();
+    assert!((before..=before + 60_000).contains(&now), "{now} is not about {before}");
     let memory = MemoryProvider::with_clock(Arc::new(ManualClock::new(77)));
     assert_eq!(memory.now_ms(), 77);
 }

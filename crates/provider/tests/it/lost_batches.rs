@@ -1,4 +1,4 @@
-//! Batches that are lost: nothing of them happened.
+//! Lost batches: none of their calls has an effect.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,12 +20,12 @@ async fn unanswered_calls_are_made_again() {
     let begun = Instant::now();
     provider.enqueue_for_orchestrator(start("a"), None).await.unwrap();
     assert_eq!(begun.elapsed(), 2 * WINDOW);
-    assert_eq!(provider.message_attempts("a"), [0], "it is there, and there once");
+    assert_eq!(provider.message_attempts("a"), [0], "queued exactly once");
     assert_eq!(*fates.lost.lock().unwrap(), [LostBatch { operations: 1, early_tokens: Vec::new() }]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn or_they_fail_for_now() {
+async fn unanswered_calls_can_fail_with_a_retryable_error() {
     let (provider, fates) = provider();
     fates.lose_next(Lost(Unanswered::Fail));
     let error = provider.enqueue_for_orchestrator(start("a"), None).await.unwrap_err();
@@ -56,7 +56,7 @@ async fn a_turn_that_began_early_cannot_commit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_of_a_lost_turn_is_told() {
+async fn nothing_of_a_lost_turn_is_reported() {
     let (provider, fates) = provider();
     provider.enqueue_for_orchestrator(start("a"), None).await.unwrap();
     let token = fetch(&*provider).await;
@@ -73,7 +73,7 @@ async fn nothing_of_a_lost_turn_is_told() {
     let working = Arc::clone(&provider);
     let work = begin(async move { working.fetch_work_item(LOCK, POLL, None, &TagFilter::Any).await }).await;
     let read = provider.read_status("a").await.unwrap_err();
-    assert!(read.is_retryable(), "what was read is not true: {read}");
+    assert!(read.is_retryable(), "the read saw uncommitted data: {read}");
     assert!(answer.await.unwrap().unwrap_err().is_retryable());
     assert!(work.await.unwrap().unwrap_err().is_retryable());
     assert_eq!(begun.elapsed(), WINDOW);
@@ -84,12 +84,12 @@ async fn nothing_of_a_lost_turn_is_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_in_a_lost_batch_is_not_told() {
+async fn an_error_in_a_lost_batch_is_not_returned() {
     let (provider, fates) = provider();
     provider.enqueue_for_worker(activity("a", 2)).await.unwrap();
     let (_, token, _) = provider.fetch_work_item(LOCK, POLL, None, &TagFilter::Any).await.unwrap().unwrap();
     fates.lose_next(Lost(Unanswered::RunAgain));
-    // The first acks, the second is refused; then everything is undone, and whoever comes first acks.
+    // The first ack succeeds and the second is refused. Then both are undone, and the one that is repeated first succeeds.
     let acks = [0, 1].map(|_| {
         let (provider, token) = (Arc::clone(&provider), token.clone());
         tokio::spawn(async move { provider.ack_work_item(&token, None).await.is_ok() })
@@ -103,7 +103,7 @@ async fn a_refusal_in_a_lost_batch_is_not_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_fetch_that_waits_gets_what_came_back() {
+async fn a_parked_fetch_gets_the_work_of_a_lost_batch() {
     let (provider, fates) = provider();
     create(&*provider, "a", Stamp(5)).await;
     provider.enqueue_for_orchestrator(signal("a"), None).await.unwrap();
@@ -127,14 +127,14 @@ async fn fetch_in_session(
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_nobody_took_is_given_back_even_in_a_lost_batch() {
+async fn work_of_a_dropped_fetch_is_returned_even_in_a_lost_batch() {
     let (provider, fates) = provider();
     let mut item = activity("a", 2);
     if let everturn_core::WorkItem::ActivityExecute { session_id, .. } = &mut item {
         *session_id = Some("s".to_owned());
     }
     provider.enqueue_for_worker(item).await.unwrap();
-    // The fetch is dropped after its batch was committed and before it was asked again; the next batch is lost.
+    // The fetch is dropped after its batch is committed and before it is polled again. The next batch is lost.
     let mut fetch = Box::pin(fetch_in_session(&provider, "gone"));
     assert!(timeout(Duration::ZERO, &mut fetch).await.is_err());
     let sent = provider.enqueue_for_orchestrator(start("b"), None);
@@ -145,6 +145,6 @@ async fn what_nobody_took_is_given_back_even_in_a_lost_batch() {
     drop(fetch);
     assert!(send.await.unwrap().is_err());
     assert_eq!(provider.work_item_attempts("a"), [0]);
-    let (_, _, attempts) = fetch_in_session(&provider, "other").await.expect("the claim was undone");
+    let (_, _, attempts) = fetch_in_session(&provider, "other").await.expect("the session is free again");
     assert_eq!(attempts, 1);
 }

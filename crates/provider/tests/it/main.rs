@@ -1,4 +1,4 @@
-//! The in-memory provider: what is its own, beside the contract that every provider follows.
+//! Behaviour of the in-memory provider beyond the contract that every provider follows.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, missing_docs)]
 
 mod batches;

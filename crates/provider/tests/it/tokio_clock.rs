@@ -1,4 +1,4 @@
-//! A clock that goes with tokio's timer, so that pausing the one pauses the other.
+//! A clock on tokio's time: pausing tokio's time pauses this clock.
 
 use std::future::{Future, pending};
 use std::pin::Pin;

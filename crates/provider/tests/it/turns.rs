@@ -1,4 +1,4 @@
-//! Short forms for the messages and turns of the tests.
+//! Constructors for messages and turns.
 
 use everturn_core::{Event, EventKind, WorkItem};
 use everturn_provider::{ExecutionMetadata, Provider, Stamp, TurnCommit};
@@ -65,14 +65,14 @@ pub(crate) fn first_turn(instance: &str, lock_token: &str, stamp: Stamp) -> Turn
     }
 }
 
-/// Makes an instance with its start event.
+/// Creates an instance that has only its start event.
 pub(crate) async fn create(provider: &dyn Provider, instance: &str, stamp: Stamp) {
     provider.enqueue_for_orchestrator(start(instance), None).await.unwrap();
     let token = fetch(provider).await;
     provider.commit_turn(&first_turn(instance, &token, stamp)).await.unwrap();
 }
 
-/// Locks the next instance.
+/// Locks the next instance and returns the lock token.
 pub(crate) async fn fetch(provider: &dyn Provider) -> String {
     provider.fetch_orchestration_item(LOCK, Duration::ZERO, None).await.unwrap().unwrap().1
 }

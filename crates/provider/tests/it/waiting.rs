@@ -1,4 +1,4 @@
-//! Fetches that wait, in paused time.
+//! Parked fetches, in paused time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ async fn fetched_after(provider: &MemoryProvider, lock: Duration) -> Option<(Str
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_delay_that_ends_wakes_a_waiting_fetch_to_the_millisecond() {
+async fn a_delay_that_ends_wakes_a_parked_fetch_to_the_millisecond() {
     let provider = provider();
     provider.enqueue_for_orchestrator(start("a"), Some(Duration::from_millis(12_345))).await.unwrap();
     let (_, _, waited) = fetched_after(&provider, LOCK).await.unwrap();
@@ -60,7 +60,7 @@ async fn an_empty_fetch_ends_with_its_poll_timeout() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_message_nobody_may_take_does_not_keep_a_waiting_fetch_busy() {
+async fn a_message_without_a_start_does_not_keep_a_parked_fetch_busy() {
     let provider = provider();
     provider.enqueue_for_orchestrator(signal("never-started"), None).await.unwrap();
     assert!(fetched_after(&provider, LOCK).await.is_none());

@@ -1,4 +1,4 @@
-//! Lending and checking in.
+//! Warm instances: lending cached state to a fetch, and checking it in at the commit.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -9,14 +9,14 @@ use everturn_provider::{LentInstance, ManualClock, MemoryProvider, Provider, Sta
 
 use crate::turns::{LOCK, create, fetch, first_turn, signal, start};
 
-/// Lends a number for the one state it holds, and notes what it was asked for.
+/// Lends a number for the one state it holds, and records every request.
 #[derive(Default)]
-struct Cache {
+struct OneStateCache {
     held: Option<(String, u64, Stamp)>,
     asked: Mutex<Vec<(String, u64, Stamp)>>,
 }
 
-impl WarmView for Cache {
+impl WarmView for OneStateCache {
     fn lend(&self, instance: &str, execution_id: u64, stamp: Stamp) -> Option<LentInstance> {
         let state = (instance.to_owned(), execution_id, stamp);
         self.asked.lock().unwrap().push(state.clone());
@@ -33,7 +33,8 @@ async fn an_instance_held_at_its_stamp_comes_without_history() {
     let provider = provider();
     create(&provider, "a", Stamp(5)).await;
     provider.enqueue_for_orchestrator(signal("a"), None).await.unwrap();
-    let cache = Arc::new(Cache { held: Some(("a".to_owned(), 1, Stamp(5))), ..Cache::default() });
+    let cache =
+        Arc::new(OneStateCache { held: Some(("a".to_owned(), 1, Stamp(5))), ..OneStateCache::default() });
     let turn = provider.fetch_turn(LOCK, Duration::ZERO, None, cache).await.unwrap().unwrap();
     assert_eq!(turn.warm.unwrap().take::<u32>(), Some(7));
     assert_eq!(turn.stamp, Some(Stamp(5)));
@@ -42,23 +43,24 @@ async fn an_instance_held_at_its_stamp_comes_without_history() {
 }
 
 #[tokio::test]
-async fn events_appended_by_a_tool_make_memory_stale() {
+async fn events_appended_by_a_tool_make_the_cached_state_stale() {
     let provider = provider();
     create(&provider, "a", Stamp(5)).await;
     let event = Event::stamped(2, "a", 1, None, 0, EventKind::ExternalSubscribed { name: "go".to_owned() });
     provider.append_with_execution("a", 1, vec![event]).await.unwrap();
     provider.enqueue_for_orchestrator(signal("a"), None).await.unwrap();
-    let cache = Arc::new(Cache { held: Some(("a".to_owned(), 1, Stamp(5))), ..Cache::default() });
+    let cache =
+        Arc::new(OneStateCache { held: Some(("a".to_owned(), 1, Stamp(5))), ..OneStateCache::default() });
     let turn = provider.fetch_turn(LOCK, Duration::ZERO, None, cache).await.unwrap().unwrap();
     assert!(turn.warm.is_none());
     assert_eq!(turn.item.history.len(), 2);
 }
 
 #[tokio::test]
-async fn an_instance_without_execution_is_not_asked_for() {
+async fn an_instance_without_execution_is_not_looked_up() {
     let provider = provider();
     provider.enqueue_for_orchestrator(start("a"), None).await.unwrap();
-    let cache = Arc::new(Cache::default());
+    let cache = Arc::new(OneStateCache::default());
     let turn = provider.fetch_turn(LOCK, Duration::ZERO, None, cache.clone()).await.unwrap().unwrap();
     assert_eq!(turn.stamp, None);
     assert!(cache.asked.lock().unwrap().is_empty());
@@ -79,7 +81,7 @@ async fn a_commit_on_another_stamp_is_refused_and_keeps_the_lock() {
 }
 
 #[tokio::test]
-async fn memory_has_the_instance_back_before_anybody_is_woken() {
+async fn an_instance_is_checked_in_before_watchers_are_woken() {
     let provider = Arc::new(provider());
     provider.enqueue_for_orchestrator(start("a"), None).await.unwrap();
     let token = fetch(&*provider).await;
@@ -93,7 +95,7 @@ async fn memory_has_the_instance_back_before_anybody_is_woken() {
     let mut commit = first_turn("a", &token, Stamp(5));
     let done = Arc::clone(&checked_in);
     commit.check_in = Some(Arc::new(move || {
-        // The store is not locked here: a check-in may ask it.
+        // A check-in may call the store: the store is not locked here.
         assert!(inside.message_attempts("a").is_empty());
         done.store(true, Ordering::SeqCst);
     }));

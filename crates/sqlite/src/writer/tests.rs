@@ -4,27 +4,27 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use everturn_core::{Event, EventKind, WorkItem};
-use everturn_provider::{
-    ExecutionMetadata, LentInstance, LockKind, ManualClock, ProviderError, Stamp, TagFilter, TurnCommit,
+use everturn_provider::store::{
+    LentInstance, LockKind, LockRenewal, NewMessage, Renewal, Settlement, Stamp, Submission, TurnCommit,
     WarmView,
 };
+use everturn_provider::{Clock, ManualClock, ProviderError, TagFilter};
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
-use super::{Bounds, Inlet, Letter, Step, Writer};
-use crate::ack_orchestration_item::CommitTurn;
-use crate::ack_work_item::AckWorkItem;
-use crate::enqueue::{Activity, EnqueueForOrchestrator, EnqueueForWorker};
-use crate::fetch_orchestration_item::TurnAnswer;
-use crate::fetch_work_item::WorkAnswer;
-use crate::inbox::Message;
-use crate::locks::{RenewLocks, Renewal};
-use crate::mailbox::Mailbox;
-use crate::moment::Moment;
-use crate::operation::{Call, Failure, Order, Scope, Verb};
+use super::{BatchLimits, Writer, WriterShared, WriterStep};
+use crate::command_queue::{Command, CommandQueue, CommandSource};
+use crate::commit_turn::CommitTurn;
+use crate::fetch_turns::TurnAnswer;
+use crate::fetch_work::WorkAnswer;
+use crate::operation::{BatchOrder, PendingOperation, Scope, Verb, VerbFailure};
 use crate::options::Synchronous;
-use crate::shared::Shared;
-use crate::waiters::{TurnWaiter, WorkWaiter};
+use crate::parked_fetches::{ParkedTurnFetch, ParkedWorkFetch};
+use crate::raw_writes::EnqueueWork;
+use crate::renew::Renew;
+use crate::settle_work::SettleWork;
+use crate::submit::Submit;
+use crate::worker_queue::StoredActivity;
 use crate::{pragmas, schema};
 
 /// How long workers hold an activity.
@@ -32,20 +32,20 @@ const LOCK: Duration = Duration::from_secs(30);
 
 type Answer<T> = oneshot::Receiver<Result<T, ProviderError>>;
 
-/// Letters that come while a batch is open, written down beforehand or made when they are asked for.
+/// Commands that come while a batch is open, made when the writer asks for them.
 #[derive(Default)]
 struct Script<'a> {
     opened: usize,
-    letters: VecDeque<Box<dyn FnOnce() -> Vec<Letter> + 'a>>,
+    commands: VecDeque<Box<dyn FnOnce() -> Vec<Command> + 'a>>,
 }
 
-impl Inlet for Script<'_> {
+impl CommandSource for Script<'_> {
     fn open(&mut self, _window: Duration) {
         self.opened += 1;
     }
 
-    fn next(&mut self) -> Option<Vec<Letter>> {
-        self.letters.pop_front().map(|letters| letters())
+    fn next(&mut self) -> Option<Vec<Command>> {
+        self.commands.pop_front().map(|commands| commands())
     }
 }
 
@@ -58,32 +58,34 @@ fn writer_and_clock(operations_max: usize) -> (Writer, Arc<ManualClock>) {
     let mut conn = Connection::open_in_memory().unwrap();
     pragmas::set_up_writer(&conn, false, Synchronous::Full).unwrap();
     schema::migrate(&mut conn).unwrap();
-    let bounds = Bounds { operations_max, payload_bytes_max: 1 << 20, busy_timeout: Duration::from_secs(1) };
+    let limits = BatchLimits { operations_max, payload_bytes_max: 1 << 20 };
     let clock = Arc::new(ManualClock::new(1_000_000));
-    let (mailbox, shared) = (Arc::new(Mailbox::default()), Arc::new(Shared::default()));
-    let writer = Writer::new(conn, false, Arc::clone(&clock) as _, mailbox, shared, bounds).unwrap();
+    let (commands, shared) = (Arc::new(CommandQueue::default()), Arc::new(WriterShared::default()));
+    let writer_clock = Arc::clone(&clock) as _;
+    let busy_timeout = Duration::from_secs(1);
+    let writer = Writer::new(conn, false, writer_clock, busy_timeout, commands, shared, limits).unwrap();
     (writer, clock)
 }
 
 fn call<V: Verb>(writer: &mut Writer, verb: V) -> Answer<V::Answer> {
     let (reply, answer) = oneshot::channel();
-    writer.accept(Letter::Call(Box::new(Call::new(verb, Some(reply)))));
+    writer.accept(Command::Run(Box::new(PendingOperation::new(verb, Some(reply)))));
     answer
 }
 
 fn drive(writer: &mut Writer) {
-    while writer.step(&mut Script::default()) == Step::Done {}
+    while writer.step(&mut Script::default()) == WriterStep::Done {}
 }
 
-/// Takes what came into the mailbox: hand-backs.
+/// Takes what came into the command queue: work that was returned unread.
 fn collect(writer: &mut Writer) -> usize {
-    let letters = writer.mailbox.take(Some(Duration::ZERO)).letters;
-    let count = letters.len();
-    letters.into_iter().for_each(|letter| writer.accept(letter));
+    let commands = writer.commands.take(Some(Duration::ZERO)).commands;
+    let count = commands.len();
+    commands.into_iter().for_each(|command| writer.accept(command));
     count
 }
 
-fn activity(id: u64, input_bytes: usize) -> EnqueueForWorker {
+fn activity(id: u64, input_bytes: usize) -> EnqueueWork {
     let item = WorkItem::ActivityExecute {
         instance: "a".to_owned(),
         execution_id: 1,
@@ -93,15 +95,19 @@ fn activity(id: u64, input_bytes: usize) -> EnqueueForWorker {
         session_id: None,
         tag: None,
     };
-    EnqueueForWorker(Activity::encode("test", &item).unwrap())
+    EnqueueWork(StoredActivity::encode("test", &item).unwrap())
 }
 
-fn message(item: &WorkItem) -> EnqueueForOrchestrator {
-    EnqueueForOrchestrator { message: Message::encode("test", item).unwrap(), delay: None }
+fn message(item: WorkItem, delay: Option<Duration>) -> Submit {
+    Submit::encode(&Submission::of(NewMessage::delayed(item, delay))).unwrap()
 }
 
-fn start() -> EnqueueForOrchestrator {
-    message(&WorkItem::StartOrchestration {
+fn start() -> Submit {
+    start_after(None)
+}
+
+fn start_after(delay: Option<Duration>) -> Submit {
+    let start = WorkItem::StartOrchestration {
         instance: "a".to_owned(),
         orchestration: "order".to_owned(),
         input: String::new(),
@@ -110,29 +116,35 @@ fn start() -> EnqueueForOrchestrator {
         parent_id: None,
         parent_execution_id: None,
         execution_id: 1,
-    })
+    };
+    message(start, delay)
 }
 
-fn signal() -> EnqueueForOrchestrator {
-    message(&WorkItem::ExternalRaised {
-        instance: "a".to_owned(),
-        name: "go".to_owned(),
-        data: String::new(),
-    })
+fn signal() -> Submit {
+    let signal =
+        WorkItem::ExternalRaised { instance: "a".to_owned(), name: "go".to_owned(), data: String::new() };
+    message(signal, None)
 }
 
-fn turn_waiter(writer: &mut Writer, id: u64, warm: Option<Arc<dyn WarmView>>) -> Answer<Option<TurnAnswer>> {
+fn turn_fetch(writer: &mut Writer, id: u64, warm: Option<Arc<dyn WarmView>>) -> Answer<Option<TurnAnswer>> {
     let (reply, answer) = oneshot::channel();
     let lock_timeout = Duration::from_secs(30);
-    writer.accept(Letter::FetchTurn(TurnWaiter { id, once: false, lock_timeout, range: None, warm, reply }));
+    writer.accept(Command::FetchTurn(ParkedTurnFetch {
+        id,
+        once: false,
+        lock_timeout,
+        range: None,
+        warm,
+        reply,
+    }));
     answer
 }
 
-fn work_waiter(writer: &mut Writer, id: u64) -> Answer<Option<WorkAnswer>> {
+fn work_fetch(writer: &mut Writer, id: u64) -> Answer<Option<WorkAnswer>> {
     let (reply, answer) = oneshot::channel();
     let lock_timeout = LOCK;
     let tags = TagFilter::DefaultOnly;
-    writer.accept(Letter::FetchWork(WorkWaiter {
+    writer.accept(Command::FetchWork(ParkedWorkFetch {
         id,
         once: false,
         lock_timeout,
@@ -143,7 +155,7 @@ fn work_waiter(writer: &mut Writer, id: u64) -> Answer<Option<WorkAnswer>> {
     answer
 }
 
-fn commit(answer: &TurnAnswer, event_id: u64, now: Moment) -> CommitTurn {
+fn commit(answer: &TurnAnswer, event_id: u64, clock: &dyn Clock) -> CommitTurn {
     let kind = EventKind::ExternalEvent { name: "go".to_owned(), data: String::new() };
     let activity = WorkItem::ActivityExecute {
         instance: "a".to_owned(),
@@ -154,23 +166,13 @@ fn commit(answer: &TurnAnswer, event_id: u64, now: Moment) -> CommitTurn {
         session_id: None,
         tag: None,
     };
-    let turn = TurnCommit {
-        lock_token: answer.turn.token.clone(),
-        execution_id: 1,
-        history_delta: vec![Event::stamped(event_id, "a", 1, None, 1, kind)],
-        worker_items: vec![activity],
-        orchestrator_items: vec![],
-        metadata: ExecutionMetadata {
-            orchestration_name: Some("order".to_owned()),
-            orchestration_version: Some("1.0.0".to_owned()),
-            ..ExecutionMetadata::default()
-        },
-        cancelled_activities: vec![],
-        base: None,
-        stamp: Stamp(event_id),
-        check_in: None,
-    };
-    CommitTurn::encode(&turn, now).unwrap()
+    let mut turn = TurnCommit::new(answer.turn.token.clone(), 1);
+    turn.history_delta = vec![Event::stamped(event_id, "a", 1, None, 1, kind)];
+    turn.worker_items = vec![activity.into()];
+    turn.update.orchestration_name = Some("order".to_owned());
+    turn.update.orchestration_version = Some("1.0.0".to_owned());
+    turn.stamp = Some(Stamp(event_id));
+    CommitTurn::encode(&turn, clock).unwrap()
 }
 
 /// A runtime that has every instance in memory, whatever its stamp.
@@ -185,16 +187,16 @@ impl WarmView for AlwaysWarm {
 /// Starts the instance and commits its first turn, so that the next one can be warm.
 fn warm_up(writer: &mut Writer) {
     let mut started = call(writer, start());
-    let mut turn = turn_waiter(writer, 0, None);
+    let mut turn = turn_fetch(writer, 0, None);
     drive(writer);
     started.try_recv().unwrap().unwrap();
     let mut answer = turn.try_recv().unwrap().unwrap().unwrap();
-    let now = writer.now();
-    let mut committed = call(writer, commit(&answer, 1, now));
+    let clock = Arc::clone(&writer.db.clock);
+    let mut committed = call(writer, commit(&answer, 1, &*clock));
     drive(writer);
     committed.try_recv().unwrap().unwrap();
     answer.guard.disarm();
-    let mut work = work_waiter(writer, 1);
+    let mut work = work_fetch(writer, 1);
     drive(writer);
     work.try_recv().unwrap().unwrap().unwrap().guard.disarm();
 }
@@ -204,14 +206,14 @@ fn commits(writer: &Writer) -> u64 {
 }
 
 fn queued(writer: &Writer) -> i64 {
-    writer.conn.query_row("SELECT count(*) FROM worker_queue", [], |row| row.get(0)).unwrap()
+    writer.db.conn.query_row("SELECT count(*) FROM worker_queue", [], |row| row.get(0)).unwrap()
 }
 
 #[test]
-fn a_full_disk_in_the_middle_of_a_batch_hurts_only_who_needs_the_space() {
+fn a_full_disk_in_the_middle_of_a_batch_fails_only_the_operation_that_needs_the_space() {
     let mut writer = writer(512);
-    let pages: i64 = writer.conn.query_row("PRAGMA page_count", [], |row| row.get(0)).unwrap();
-    writer.conn.pragma_update(None, "max_page_count", pages + 20).unwrap();
+    let pages: i64 = writer.db.conn.query_row("PRAGMA page_count", [], |row| row.get(0)).unwrap();
+    writer.db.conn.pragma_update(None, "max_page_count", pages + 20).unwrap();
     let mut small = call(&mut writer, activity(1, 10));
     let mut large = call(&mut writer, activity(2, 400_000));
     let mut other = call(&mut writer, activity(3, 10));
@@ -221,9 +223,9 @@ fn a_full_disk_in_the_middle_of_a_batch_hurts_only_who_needs_the_space() {
     let refused = large.try_recv().unwrap().unwrap_err();
     assert!(refused.is_retryable(), "{refused}");
     assert_eq!(queued(&writer), 2);
-    assert!(writer.conn.is_autocommit());
+    assert!(writer.db.conn.is_autocommit());
 
-    writer.conn.pragma_update(None, "max_page_count", pages + 2_000).unwrap();
+    writer.db.conn.pragma_update(None, "max_page_count", pages + 2_000).unwrap();
     let mut again = call(&mut writer, activity(2, 400_000));
     drive(&mut writer);
     again.try_recv().unwrap().unwrap();
@@ -233,9 +235,9 @@ fn a_full_disk_in_the_middle_of_a_batch_hurts_only_who_needs_the_space() {
 #[test]
 fn a_lost_batch_answers_nobody_with_what_it_had_assigned() {
     let mut writer = writer(512);
-    let mut waiting = work_waiter(&mut writer, 7);
-    let pages: i64 = writer.conn.query_row("PRAGMA page_count", [], |row| row.get(0)).unwrap();
-    writer.conn.pragma_update(None, "max_page_count", pages + 20).unwrap();
+    let mut waiting = work_fetch(&mut writer, 7);
+    let pages: i64 = writer.db.conn.query_row("PRAGMA page_count", [], |row| row.get(0)).unwrap();
+    writer.db.conn.pragma_update(None, "max_page_count", pages + 20).unwrap();
     let small = call(&mut writer, activity(1, 10));
     let large = call(&mut writer, activity(2, 400_000));
     drive(&mut writer);
@@ -243,7 +245,7 @@ fn a_lost_batch_answers_nobody_with_what_it_had_assigned() {
     // The activity of the first operation was assigned once, in a transaction that was committed.
     let answer = waiting.try_recv().unwrap().unwrap().unwrap();
     let token: String =
-        writer.conn.query_row("SELECT lock_token FROM worker_queue", [], |row| row.get(0)).unwrap();
+        writer.db.conn.query_row("SELECT lock_token FROM worker_queue", [], |row| row.get(0)).unwrap();
     assert_eq!(answer.work.token, token);
 }
 
@@ -251,15 +253,15 @@ fn a_lost_batch_answers_nobody_with_what_it_had_assigned() {
 fn an_early_turn_its_commit_and_the_next_activity_share_one_commit() {
     let mut writer = writer(512);
     warm_up(&mut writer);
-    writer.sync = Duration::from_millis(1);
-    let mut turn = turn_waiter(&mut writer, 10, Some(Arc::new(AlwaysWarm)));
-    let mut work = work_waiter(&mut writer, 11);
+    writer.db.set_commit_time(Duration::from_millis(1));
+    let mut turn = turn_fetch(&mut writer, 10, Some(Arc::new(AlwaysWarm)));
+    let mut work = work_fetch(&mut writer, 11);
     let mut signalled = call(&mut writer, signal());
     let before = commits(&writer);
-    let now = writer.now();
+    let clock = Arc::clone(&writer.db.clock);
     let mut committed = None;
     let mut script = Script::default();
-    script.letters.push_back(Box::new(|| {
+    script.commands.push_back(Box::new(|| {
         // Nothing is durable yet, and only the turn has begun.
         assert!(signalled.try_recv().is_err() && work.try_recv().is_err());
         let mut answer = turn.try_recv().unwrap().unwrap().unwrap();
@@ -267,9 +269,9 @@ fn an_early_turn_its_commit_and_the_next_activity_share_one_commit() {
         answer.guard.disarm();
         let (reply, receiver) = oneshot::channel();
         committed = Some(receiver);
-        vec![Letter::Call(Box::new(Call::new(commit(&answer, 2, now), Some(reply))))]
+        vec![Command::Run(Box::new(PendingOperation::new(commit(&answer, 2, &*clock), Some(reply))))]
     }));
-    assert_eq!(writer.step(&mut script), Step::Done);
+    assert_eq!(writer.step(&mut script), WriterStep::Done);
     assert_eq!(script.opened, 1);
     drop(script);
     assert_eq!(commits(&writer) - before, 1);
@@ -281,11 +283,11 @@ fn an_early_turn_its_commit_and_the_next_activity_share_one_commit() {
 #[test]
 fn a_cold_turn_is_answered_only_after_the_commit() {
     let mut writer = writer(512);
-    writer.sync = Duration::from_millis(1);
-    let mut turn = turn_waiter(&mut writer, 1, Some(Arc::new(AlwaysWarm)));
+    writer.db.set_commit_time(Duration::from_millis(1));
+    let mut turn = turn_fetch(&mut writer, 1, Some(Arc::new(AlwaysWarm)));
     let _started = call(&mut writer, start());
     let mut script = Script::default();
-    script.letters.push_back(Box::new(Vec::new));
+    script.commands.push_back(Box::new(Vec::new));
     writer.step(&mut script);
     assert_eq!(script.opened, 0, "nothing began early");
     let answer = turn.try_recv().unwrap().unwrap().unwrap();
@@ -296,48 +298,51 @@ fn a_cold_turn_is_answered_only_after_the_commit() {
 fn an_early_turn_of_a_lost_batch_cannot_commit() {
     let mut writer = writer(512);
     warm_up(&mut writer);
-    writer.sync = Duration::from_millis(1);
-    let mut turn = turn_waiter(&mut writer, 10, Some(Arc::new(AlwaysWarm)));
+    writer.db.set_commit_time(Duration::from_millis(1));
+    let mut turn = turn_fetch(&mut writer, 10, Some(Arc::new(AlwaysWarm)));
     let _signalled = call(&mut writer, signal());
-    let pages: i64 = writer.conn.query_row("PRAGMA page_count", [], |row| row.get(0)).unwrap();
-    writer.conn.pragma_update(None, "max_page_count", pages + 20).unwrap();
+    let pages: i64 = writer.db.conn.query_row("PRAGMA page_count", [], |row| row.get(0)).unwrap();
+    writer.db.conn.pragma_update(None, "max_page_count", pages + 20).unwrap();
     let mut script = Script::default();
-    script
-        .letters
-        .push_back(Box::new(|| vec![Letter::Call(Box::new(Call::new(activity(9, 400_000), None)))]));
+    script.commands.push_back(Box::new(|| {
+        vec![Command::Run(Box::new(PendingOperation::new(activity(9, 400_000), None)))]
+    }));
     writer.step(&mut script);
     drop(script);
     let mut answer = turn.try_recv().unwrap().unwrap().unwrap();
-    let now = writer.now();
-    let mut committed = call(&mut writer, commit(&answer, 2, now));
+    let clock = Arc::clone(&writer.db.clock);
+    let mut committed = call(&mut writer, commit(&answer, 2, &*clock));
     answer.guard.disarm();
     drive(&mut writer);
     assert!(committed.try_recv().unwrap().unwrap_err().is_lock_lost());
-    // The message is there as if nobody had fetched it.
-    let mut again = turn_waiter(&mut writer, 12, None);
+    // The message is there as if it had not been fetched.
+    let mut again = turn_fetch(&mut writer, 12, None);
     drive(&mut writer);
     assert!(again.try_recv().unwrap().unwrap().is_some());
-    let attempts: i64 =
-        writer.conn.query_row("SELECT attempt_count FROM orchestrator_queue", [], |row| row.get(0)).unwrap();
+    let attempts: i64 = writer
+        .db
+        .conn
+        .query_row("SELECT attempt_count FROM orchestrator_queue", [], |row| row.get(0))
+        .unwrap();
     assert_eq!(attempts, 1);
 }
 
 #[test]
-fn an_instance_is_not_offered_again_in_the_batch_that_ended_its_turn() {
+fn an_instance_is_not_assigned_again_in_the_batch_that_ended_its_turn() {
     let mut writer = writer(512);
     warm_up(&mut writer);
-    let mut turn = turn_waiter(&mut writer, 10, None);
+    let mut turn = turn_fetch(&mut writer, 10, None);
     let _signalled = call(&mut writer, signal());
     drive(&mut writer);
     let mut answer = turn.try_recv().unwrap().unwrap().unwrap();
     answer.guard.disarm();
-    // A second message waits under the lock; the commit and a new waiter come together.
+    // A second message arrives under the lock; the commit and a new fetch come together.
     let _late = call(&mut writer, signal());
     drive(&mut writer);
-    let now = writer.now();
-    let mut committed = call(&mut writer, commit(&answer, 2, now));
-    let mut next = turn_waiter(&mut writer, 11, None);
-    assert_eq!(writer.step(&mut Script::default()), Step::Done);
+    let clock = Arc::clone(&writer.db.clock);
+    let mut committed = call(&mut writer, commit(&answer, 2, &*clock));
+    let mut next = turn_fetch(&mut writer, 11, None);
+    assert_eq!(writer.step(&mut Script::default()), WriterStep::Done);
     committed.try_recv().unwrap().unwrap();
     assert!(next.try_recv().is_err(), "not in the same batch");
     assert_eq!(writer.next_wake(), Some(Duration::ZERO), "but in the next");
@@ -346,30 +351,31 @@ fn an_instance_is_not_offered_again_in_the_batch_that_ended_its_turn() {
 }
 
 #[test]
-fn an_answer_dropped_unread_is_handed_back_with_its_attempt() {
+fn an_answer_dropped_unread_returns_the_work_with_its_attempt() {
     let mut writer = writer(512);
-    let waiting = work_waiter(&mut writer, 1);
+    let waiting = work_fetch(&mut writer, 1);
     let _queued = call(&mut writer, activity(1, 10));
     drive(&mut writer);
     drop(waiting);
     assert_eq!(collect(&mut writer), 1);
     drive(&mut writer);
     let (attempts, ready): (i64, bool) = writer
+        .db
         .conn
         .query_row("SELECT attempt_count, ready FROM worker_queue", [], |row| Ok((row.get(0)?, row.get(1)?)))
         .unwrap();
     assert_eq!((attempts, ready), (0, true));
 }
 
-/// While it is out, every write fails.
+/// During an outage every write fails.
 fn set_store_out(writer: &Writer, out: bool) {
-    writer.conn.pragma_update(None, "query_only", out).unwrap();
+    writer.db.conn.pragma_update(None, "query_only", out).unwrap();
 }
 
 #[test]
-fn what_is_handed_back_while_the_store_is_out_is_free_when_it_is_back() {
+fn work_that_is_returned_during_an_outage_is_free_after_it() {
     let mut writer = writer(512);
-    let waiting = work_waiter(&mut writer, 1);
+    let waiting = work_fetch(&mut writer, 1);
     let _queued = call(&mut writer, activity(1, 10));
     drive(&mut writer);
     drop(waiting);
@@ -379,23 +385,23 @@ fn what_is_handed_back_while_the_store_is_out_is_free_when_it_is_back() {
     set_store_out(&writer, false);
     writer.tick();
     drive(&mut writer);
-    let mut next = work_waiter(&mut writer, 2);
+    let mut next = work_fetch(&mut writer, 2);
     drive(&mut writer);
-    next.try_recv().unwrap().unwrap().expect("nobody holds it any more");
+    next.try_recv().unwrap().unwrap().expect("the lock is released");
     let attempts: i64 =
-        writer.conn.query_row("SELECT attempt_count FROM worker_queue", [], |row| row.get(0)).unwrap();
+        writer.db.conn.query_row("SELECT attempt_count FROM worker_queue", [], |row| row.get(0)).unwrap();
     assert_eq!(attempts, 1);
 }
 
-/// Takes its time to become durable.
+/// Takes long to become durable.
 struct Slow(Arc<ManualClock>, Duration);
 
 impl Verb for Slow {
     type Answer = ();
     const NAME: &'static str = "slow";
-    const ORDER: Order = Order::Newcomer;
+    const ORDER: BatchOrder = BatchOrder::NewWork;
 
-    fn run(&self, _scope: &mut Scope<'_>) -> Result<(), Failure> {
+    fn run(&self, _scope: &mut Scope<'_>) -> Result<(), VerbFailure> {
         Ok(())
     }
 
@@ -405,45 +411,45 @@ impl Verb for Slow {
 }
 
 #[test]
-fn work_whose_lock_is_half_spent_is_handed_out_although_the_batch_that_renews_it_is_lost() {
+fn work_whose_lock_is_half_spent_is_assigned_although_the_batch_that_renews_it_is_lost() {
     let (mut writer, clock) = writer_and_clock(512);
-    let mut waiting = work_waiter(&mut writer, 1);
+    let mut waiting = work_fetch(&mut writer, 1);
     let _queued = call(&mut writer, activity(1, 10));
     let _slow = call(&mut writer, Slow(Arc::clone(&clock), LOCK * 2 / 3));
-    assert_eq!(writer.step(&mut Script::default()), Step::Done);
+    assert_eq!(writer.step(&mut Script::default()), WriterStep::Done);
     assert!(waiting.try_recv().is_err(), "its lock is renewed first");
     set_store_out(&writer, true);
-    assert_eq!(writer.step(&mut Script::default()), Step::Done);
+    assert_eq!(writer.step(&mut Script::default()), WriterStep::Done);
     assert!(waiting.try_recv().is_err());
-    assert_eq!(writer.step(&mut Script::default()), Step::Idle, "the store is left alone for a moment");
+    assert_eq!(writer.step(&mut Script::default()), WriterStep::Idle, "the writer pauses");
     set_store_out(&writer, false);
     writer.tick();
     drive(&mut writer);
     let answer = waiting.try_recv().unwrap().unwrap().unwrap();
     clock.advance(LOCK * 2 / 3);
-    let now = writer.now();
-    let ack = AckWorkItem::encode(&answer.work.token, None, now).unwrap();
-    let mut acked = call(&mut writer, ack);
+    let now = writer.db.now();
+    let end = SettleWork::encode(&Settlement::end(&answer.work.token, None), now).unwrap();
+    let mut ended = call(&mut writer, end);
     drive(&mut writer);
-    acked.try_recv().unwrap().expect("the lock counts from its renewal on");
+    ended.try_recv().unwrap().expect("the lock counts from its renewal on");
 }
 
 #[test]
-fn work_whose_lock_has_aged_unnoticed_is_renewed_before_it_is_handed_out() {
+fn work_whose_lock_has_aged_is_renewed_before_the_fetch_is_answered() {
     let (mut writer, clock) = writer_and_clock(512);
-    let mut waiting = work_waiter(&mut writer, 1);
+    let mut waiting = work_fetch(&mut writer, 1);
     let _queued = call(&mut writer, activity(1, 10));
     let _slow = call(&mut writer, Slow(Arc::clone(&clock), Duration::from_secs(1)));
-    assert_eq!(writer.step(&mut Script::default()), Step::Done);
+    assert_eq!(writer.step(&mut Script::default()), WriterStep::Done);
     assert!(waiting.try_recv().is_err());
     drive(&mut writer);
     let answer = waiting.try_recv().unwrap().unwrap().unwrap();
-    // Whoever has it counts from now on.
+    // The worker counts the lock from now on.
     clock.advance(LOCK - Duration::from_millis(100));
-    let ack = AckWorkItem::encode(&answer.work.token, None, writer.now()).unwrap();
-    let mut acked = call(&mut writer, ack);
+    let end = SettleWork::encode(&Settlement::end(&answer.work.token, None), writer.db.now()).unwrap();
+    let mut ended = call(&mut writer, end);
     drive(&mut writer);
-    acked.try_recv().unwrap().unwrap();
+    ended.try_recv().unwrap().unwrap();
 }
 
 /// Ends the transaction it runs in, as an error of the disk does.
@@ -452,9 +458,9 @@ struct EndsTransaction;
 impl Verb for EndsTransaction {
     type Answer = ();
     const NAME: &'static str = "ends_transaction";
-    const ORDER: Order = Order::Newcomer;
+    const ORDER: BatchOrder = BatchOrder::NewWork;
 
-    fn run(&self, scope: &mut Scope<'_>) -> Result<(), Failure> {
+    fn run(&self, scope: &mut Scope<'_>) -> Result<(), VerbFailure> {
         scope.conn.execute_batch("ROLLBACK")?;
         Ok(())
     }
@@ -478,9 +484,9 @@ struct Panics;
 impl Verb for Panics {
     type Answer = ();
     const NAME: &'static str = "panics";
-    const ORDER: Order = Order::Newcomer;
+    const ORDER: BatchOrder = BatchOrder::NewWork;
 
-    fn run(&self, scope: &mut Scope<'_>) -> Result<(), Failure> {
+    fn run(&self, scope: &mut Scope<'_>) -> Result<(), VerbFailure> {
         scope.conn.execute("DELETE FROM worker_queue", [])?;
         panic!("on purpose");
     }
@@ -493,7 +499,7 @@ fn a_writer_that_panics_twice_in_a_row_takes_no_more_work() {
     drive(&mut writer);
     before.try_recv().unwrap().unwrap();
     let mut panics = call(&mut writer, Panics);
-    let mut waiting = turn_waiter(&mut writer, 1, None);
+    let mut waiting = turn_fetch(&mut writer, 1, None);
     drive(&mut writer);
     assert!(panics.try_recv().unwrap().is_err());
     assert!(!waiting.try_recv().unwrap().err().unwrap().is_retryable());
@@ -503,22 +509,22 @@ fn a_writer_that_panics_twice_in_a_row_takes_no_more_work() {
     assert!(!refused.is_retryable() && refused.message.contains("panicked"), "{refused}");
 }
 
-/// Refused after it has written, although it says that it checks first.
+/// Is refused after it has written, although it claims to check first.
 struct RefusedLate;
 
 impl Verb for RefusedLate {
     type Answer = ();
     const NAME: &'static str = "refused_late";
-    const ORDER: Order = Order::Newcomer;
+    const ORDER: BatchOrder = BatchOrder::NewWork;
 
-    fn run(&self, scope: &mut Scope<'_>) -> Result<(), Failure> {
+    fn run(&self, scope: &mut Scope<'_>) -> Result<(), VerbFailure> {
         scope.conn.execute("DELETE FROM worker_queue", [])?;
         Err(ProviderError::permanent("", "no").into())
     }
 }
 
 #[test]
-fn an_operation_that_is_refused_late_is_undone_and_hurts_nobody_else() {
+fn an_operation_that_is_refused_late_is_undone_and_the_others_are_kept() {
     let mut writer = writer(512);
     let mut first = call(&mut writer, activity(1, 10));
     let mut refused = call(&mut writer, RefusedLate);
@@ -532,14 +538,14 @@ fn an_operation_that_is_refused_late_is_undone_and_hurts_nobody_else() {
 }
 
 #[test]
-fn a_full_batch_leaves_the_rest_for_the_next_and_serves_waiters_between() {
+fn a_full_batch_leaves_the_rest_for_the_next_and_serves_parked_fetches_between() {
     let mut writer = writer(2);
     let mut answers: Vec<_> = (1..=5).map(|id| call(&mut writer, activity(id, 10))).collect();
-    let mut waiting = work_waiter(&mut writer, 1);
-    assert_eq!(writer.step(&mut Script::default()), Step::Done);
+    let mut waiting = work_fetch(&mut writer, 1);
+    assert_eq!(writer.step(&mut Script::default()), WriterStep::Done);
     assert_eq!(answers.iter_mut().filter_map(|answer| answer.try_recv().ok()).count(), 2);
     assert!(waiting.try_recv().is_err());
-    assert_eq!(writer.step(&mut Script::default()), Step::Done);
+    assert_eq!(writer.step(&mut Script::default()), WriterStep::Done);
     assert!(waiting.try_recv().unwrap().unwrap().is_some(), "served before more operations");
     drive(&mut writer);
     assert_eq!(queued(&writer), 5);
@@ -550,50 +556,50 @@ fn an_idle_writer_sleeps_until_it_is_needed() {
     let mut writer = writer(512);
     drive(&mut writer);
     assert_eq!(writer.next_wake(), None);
-    let waiting = turn_waiter(&mut writer, 1, None);
+    let waiting = turn_fetch(&mut writer, 1, None);
     drive(&mut writer);
     assert!(writer.next_wake().unwrap() > Duration::from_millis(100));
     drop(waiting);
-    writer.accept(Letter::Withdraw(1));
+    writer.accept(Command::CancelFetch(1));
     assert_eq!(writer.next_wake(), None);
 }
 
 #[test]
-fn a_renewal_made_in_time_holds_however_late_it_is_worked_off() {
+fn a_renewal_made_in_time_holds_however_late_it_runs() {
     let (mut writer, clock) = writer_and_clock(512);
     let _enqueued = call(&mut writer, activity(1, 1));
-    let mut holder = work_waiter(&mut writer, 1);
+    let mut holder = work_fetch(&mut writer, 1);
     drive(&mut writer);
     let held = holder.try_recv().unwrap().unwrap().unwrap();
-    let mut other = work_waiter(&mut writer, 2);
+    let mut other = work_fetch(&mut writer, 2);
     drive(&mut writer);
-    let renewal = Renewal {
+    let lock = LockRenewal {
         kind: LockKind::WorkItem,
         token: held.work.token.clone(),
         extend_for: Duration::from_millis(held.work.lock_ms),
     };
-    let called = writer.now();
-    let mut renewed = call(&mut writer, RenewLocks { renewals: vec![renewal], called });
-    // A sync that lasts longer than the lock: the call waits meanwhile.
+    let called = writer.db.now();
+    let mut renewed = call(&mut writer, Renew { renewal: Renewal::of_locks(vec![lock]), called });
+    // A sync takes longer than the lock lasts; the call is queued meanwhile.
     clock.advance(Duration::from_millis(held.work.lock_ms + 1_000));
     drive(&mut writer);
-    assert!(renewed.try_recv().unwrap().unwrap().iter().all(Result::is_ok));
-    assert!(other.try_recv().is_err(), "the renewed lock was given away");
+    assert!(renewed.try_recv().unwrap().unwrap().locks.iter().all(Result::is_ok));
+    assert!(other.try_recv().is_err(), "the renewed lock was assigned to another worker");
 }
 
-/// Somebody waits for either kind of work, and there is none.
-fn with_waiters(writer: &mut Writer) -> (Answer<Option<TurnAnswer>>, Answer<Option<WorkAnswer>>) {
-    let waiters = (turn_waiter(writer, 90, None), work_waiter(writer, 91));
+/// Parks a fetch for each kind of work; there is none.
+fn with_parked_fetches(writer: &mut Writer) -> (Answer<Option<TurnAnswer>>, Answer<Option<WorkAnswer>>) {
+    let fetches = (turn_fetch(writer, 90, None), work_fetch(writer, 91));
     drive(writer);
-    waiters
+    fetches
 }
 
 #[test]
 fn the_writer_wakes_for_a_message_that_becomes_visible() {
     let mut writer = writer(512);
     let delay = Duration::from_millis(300);
-    let _sent = call(&mut writer, EnqueueForOrchestrator { delay: Some(delay), ..start() });
-    let _waiters = with_waiters(&mut writer);
+    let _sent = call(&mut writer, start_after(Some(delay)));
+    let _fetches = with_parked_fetches(&mut writer);
     assert_eq!(writer.next_wake(), Some(delay));
 }
 
@@ -601,10 +607,10 @@ fn the_writer_wakes_for_a_message_that_becomes_visible() {
 fn the_writer_wakes_for_the_end_of_a_lock() {
     let (mut writer, clock) = writer_and_clock(512);
     let _queued = call(&mut writer, activity(1, 10));
-    let mut held = work_waiter(&mut writer, 1);
+    let mut held = work_fetch(&mut writer, 1);
     drive(&mut writer);
     let _held = held.try_recv().unwrap().unwrap().unwrap();
-    let (_turn, mut next) = with_waiters(&mut writer);
+    let (_turn, mut next) = with_parked_fetches(&mut writer);
     clock.advance(LOCK - Duration::from_millis(300));
     writer.tick();
     drive(&mut writer);

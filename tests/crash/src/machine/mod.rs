@@ -13,6 +13,7 @@ use everturn::providers::{Clock, SystemClock, TagFilter};
 use everturn::runtime::Runtime;
 use everturn::{Client, ClientError, OrchestrationStatus, RuntimeOptions};
 use everturn_simulation::{SeededRandom, SimClock};
+use everturn_sqlite::testing::{self, Environment};
 use everturn_sqlite::{SqliteOptions, SqliteProvider};
 use rusqlite::{Connection, OpenFlags};
 use tokio::task::JoinSet;
@@ -228,12 +229,12 @@ impl CrashMachine {
             synchronous: self.setup.synchronous,
             clock,
             batch_operations_max: self.setup.batch_operations_max,
-            vfs: Some(self.vfs.name().to_owned()),
-            writer_in_task: !self.setup.threads,
             ..SqliteOptions::default()
         };
+        let vfs = Some(self.vfs.name().to_owned());
+        let environment = Environment { vfs, writer_in_task: !self.setup.threads };
         let url = format!("sqlite:{}", self.database.display());
-        SqliteProvider::new(&url, Some(options)).await.map(Arc::new)
+        testing::open(&url, options, environment).await.map(Arc::new)
     }
 
     async fn start(

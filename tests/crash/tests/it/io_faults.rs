@@ -16,7 +16,8 @@ use everturn_crash_tests::script::Script;
 use everturn_crash_tests::vfs::Vfs;
 use everturn_proof::{Counts, proof, watched};
 use everturn_simulation::{SeededRandom, SimClock};
-use everturn_sqlite::{SqliteOptions, SqliteProvider};
+use everturn_sqlite::SqliteOptions;
+use everturn_sqlite::testing::{self, Environment};
 
 use crate::case::{SCRATCH, inspect, inspect_end, machine};
 
@@ -221,12 +222,11 @@ fn status_with(
     let status = runtime.unwrap().block_on(async {
         let options = SqliteOptions {
             clock: Arc::new(SimClock::starting_at(1_900_000_000_000, seeded(1))),
-            vfs: Some(vfs.name().to_owned()),
-            writer_in_task: true,
             ..SqliteOptions::default()
         };
+        let environment = Environment { vfs: Some(vfs.name().to_owned()), writer_in_task: true };
         let url = format!("sqlite:{}", database.display());
-        let provider = SqliteProvider::new(&url, Some(options)).await.unwrap();
+        let provider = testing::open(&url, options, environment).await.unwrap();
         disk.inject(fault);
         let status = provider.read_status("i0").await.map_err(|error| error.to_string());
         disk.heal();

@@ -1,4 +1,4 @@
-//! Turns whose commit is under way while their slot already fetches the next instance.
+//! Turns that are being committed while their slot already fetches the next instance.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -7,28 +7,28 @@ use std::task::{Context, Poll};
 use everturn_core::limits::MAX_TURNS_IN_HAND;
 use everturn_core::turn::panic_text;
 
-use super::super::catch_panic::caught;
+use super::super::catch_panic::catch_panic;
 
-/// What one slot has in hand. Everything runs on the slot's own task, so its user code runs one after the other; only
-/// the waiting for the store overlaps.
+/// The turns of one slot. All of them run on the slot's own task, so the user's code of one slot never runs in parallel;
+/// only waiting for the store overlaps.
 #[derive(Default)]
-pub(super) struct InFlight<'a> {
+pub(super) struct InFlightTurns<'a> {
     turns: Vec<Pin<Box<dyn Future<Output = ()> + Send + 'a>>>,
 }
 
-impl<'a> InFlight<'a> {
-    /// Takes on another turn; it begins with the next wait.
+impl<'a> InFlightTurns<'a> {
+    /// Adds a turn. It is first polled by the next `beside` or `finish`.
     pub(super) fn push(&mut self, turn: impl Future<Output = ()> + Send + 'a) {
         self.turns.push(Box::pin(async {
-            // Only a provider or a bug of ours panics here; its neighbours in this slot go on.
-            if let Err(payload) = caught(turn).await {
+            // Only a provider or a bug of the engine panics here. The other turns of this slot go on.
+            if let Err(payload) = catch_panic(turn).await {
                 tracing::error!(target: "everturn::runtime", panic = panic_text(payload.as_ref()).unwrap_or("?"),
-                    "a turn panicked outside its code; its instance comes again when its lock ends");
+                    "a turn panicked outside the user's code; its messages return to the queue when its lock expires");
             }
         }));
     }
 
-    /// Waits for a fetch while the turns in hand go on. With too many of them in hand the fetch is not begun.
+    /// Waits for `fetch` while the turns go on. While there are too many turns, `fetch` is not polled.
     pub(super) async fn beside<T>(&mut self, fetch: impl Future<Output = T>) -> T {
         let mut fetch = pin!(fetch);
         poll_fn(|cx| {
@@ -41,7 +41,7 @@ impl<'a> InFlight<'a> {
         .await
     }
 
-    /// Waits until every turn has come to its end.
+    /// Waits until every turn has ended.
     pub(super) async fn finish(mut self) {
         poll_fn(|cx| {
             self.poll_turns(cx);
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn a_full_slot_fetches_nothing_until_a_turn_ends() {
-        let mut in_flight = InFlight::default();
+        let mut in_flight = InFlightTurns::default();
         let mut ends = Vec::new();
         for _ in 0..MAX_TURNS_IN_HAND {
             let (end, ended) = oneshot::channel::<()>();

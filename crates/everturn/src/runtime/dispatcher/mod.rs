@@ -1,69 +1,92 @@
-//! Orchestration slots: fetch an instance, take its turn, commit, repeat.
+//! Orchestration slots: fetch a locked instance, decide what to do with it, carry that out, repeat.
+//!
+//! The life of a fetched turn, in the order of the files:
+//!
+//! 1. [`run_slot`] fetches a turn: an instance with its messages and, unless it is warm, its history.
+//! 2. [`LockedInstance`] keeps the instance's lock alive until the turn is over.
+//! 3. [`decide`] chooses one [`Decision`]: run, give back, acknowledge or fail. It reads nothing but the fetched turn.
+//! 4. [`process_turn`] carries the decision out: [`run_turn`] takes and commits a turn of the user's code,
+//!    [`record_poison`] commits a failure, and the other two touch the queue only.
+//! 5. [`LockedInstance::commit_turn`] writes what was decided, and only then reports it.
 
-mod after_commit;
-mod batch;
-mod claim;
-mod collision;
-mod commit;
+mod commit_turn;
+mod decision;
+mod duplicate_start;
+pub(crate) mod execution_start;
+mod execution_state;
+mod execution_update;
 mod in_flight;
-mod lifecycle_log;
-mod metadata;
-mod outcome_metrics;
+mod locked_instance;
 mod parent_execution;
-mod pipeline;
 mod poison;
-mod refusal;
-mod shadow;
-pub(crate) mod standing;
-mod start_event;
-mod turn_run;
-mod unregistered;
+mod record_failure;
+mod run_turn;
+mod shadow_replay;
+mod turn_report;
 
 use std::sync::Arc;
 
-use everturn_provider::WarmView;
+use everturn_provider::store::{Feature, FetchedTurn, TurnFetch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::node::Node;
-use super::pacing::Pace;
-use in_flight::InFlight;
+use super::pacing::FetchPace;
+use decision::{Decision, decide};
+use in_flight::InFlightTurns;
+use locked_instance::{LockedInstance, abandon_turn};
+use record_failure::record_poison;
+use run_turn::run_turn;
 
-/// Runs one slot until told to stop.
+/// Runs one slot until `stop` is cancelled. Turns in flight are finished first.
 pub(crate) async fn run_slot(node: Arc<Node>, slot: usize, stop: CancellationToken) {
     let worker_id = node.dispatcher_id(slot);
-    let warm: Arc<dyn WarmView> = Arc::new(node.warm.clone());
-    let mut pace = Pace::new(node.options.dispatcher_min_poll_interval);
-    let mut in_flight = InFlight::default();
+    let options = &node.options;
+    let mut fetch = TurnFetch::new(options.orchestrator_lock_timeout, options.dispatcher_long_poll_timeout)
+        .with_filter(node.filter.clone());
+    if node.store.supports(Feature::WarmInstances) {
+        fetch = fetch.with_warm(Arc::new(node.warm.clone()));
+    }
+    let mut pace = FetchPace::new(options.dispatcher_min_poll_interval);
+    let mut in_flight = InFlightTurns::default();
     while !stop.is_cancelled() {
         let fetched_at = Instant::now();
-        let fetch = node.store.fetch_turn(
-            node.options.orchestrator_lock_timeout,
-            node.options.dispatcher_long_poll_timeout,
-            Some(&node.filter),
-            Arc::clone(&warm),
-        );
         let fetched = tokio::select! {
             biased;
-            fetched = in_flight.beside(fetch) => fetched,
+            fetched = in_flight.beside(node.store.fetch_turns(&fetch)) => fetched,
             () = stop.cancelled() => break,
         };
         match fetched {
-            Ok(Some(fetched)) if stop.is_cancelled() => {
-                // Nothing of it has run: as if it had not been fetched.
-                in_flight.beside(claim::abandon(&node, &fetched.lock_token, None, true)).await;
+            Ok(turns) if turns.is_empty() => in_flight.beside(pace.found_nothing(fetched_at, &stop)).await,
+            Ok(turns) if stop.is_cancelled() => {
+                for turn in turns {
+                    // Nothing of it has run, so the attempt does not count.
+                    in_flight.beside(abandon_turn(&node, &turn.lock_token, None, true)).await;
+                }
             }
-            Ok(Some(fetched)) => {
+            Ok(turns) => {
                 pace.found();
-                in_flight.push(pipeline::process(&node, &worker_id, fetched));
+                for turn in turns {
+                    in_flight.push(process_turn(&node, &worker_id, turn));
+                }
             }
-            Ok(None) => in_flight.beside(pace.found_nothing(fetched_at, &stop)).await,
             Err(error) => {
                 tracing::warn!(target: "everturn::runtime::dispatchers::orchestration", %worker_id, %error,
-                    "fetching an orchestration failed");
+                    "fetching an orchestration failed; trying again after a pause");
                 in_flight.beside(pace.failed(&error, &stop)).await;
             }
         }
     }
     in_flight.finish().await;
+}
+
+/// Takes a fetched turn to its end: a commit, or an abandoned lock.
+async fn process_turn(node: &Node, worker_id: &str, fetched: FetchedTurn) {
+    let (locked, item, lent) = LockedInstance::new(node, worker_id, fetched);
+    match decide(&locked, item, lent) {
+        Decision::Run(turn) => run_turn(locked, turn).await,
+        Decision::GiveBack { delay, ignore_attempt } => locked.abandon(delay, ignore_attempt).await,
+        Decision::Acknowledge { notices } => locked.acknowledge(notices).await,
+        Decision::Fail(poisoned) => record_poison(locked, poisoned).await,
+    }
 }

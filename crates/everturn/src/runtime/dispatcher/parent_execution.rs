@@ -1,10 +1,10 @@
-//! Finding the execution of a parent that did not say which one called.
+//! Finding a parent's execution where the call did not name it.
 
 use everturn_core::{INITIAL_EXECUTION_ID, WorkItem};
-use everturn_provider::Provider;
+use everturn_provider::store::{ExecutionRead, Store};
 
-/// Replaces execution 0 in notices to parents by the parent's current execution.
-pub(crate) async fn fill_in(store: &dyn Provider, items: &mut [WorkItem]) {
+/// Replaces execution 0 in messages to parents by the parent's current execution.
+pub(super) async fn fill_in_parent_executions(store: &dyn Store, items: &mut [WorkItem]) {
     for item in items {
         if let WorkItem::SubOrchCompleted { parent_instance, parent_execution_id, .. }
         | WorkItem::SubOrchFailed { parent_instance, parent_execution_id, .. } = item
@@ -15,17 +15,18 @@ pub(crate) async fn fill_in(store: &dyn Provider, items: &mut [WorkItem]) {
     }
 }
 
-async fn current_execution(store: &dyn Provider, instance: &str) -> u64 {
-    let found = match store.as_management_capability() {
+async fn current_execution(store: &dyn Store, instance: &str) -> u64 {
+    let found = match store.admin() {
         Some(admin) => admin.latest_execution_id(instance).await,
-        None => store
-            .read(instance)
-            .await
-            .map(|history| history.first().map_or(INITIAL_EXECUTION_ID, |event| event.execution_id)),
+        None => {
+            let latest = store.read_execution(&ExecutionRead::latest(instance)).await;
+            latest
+                .map(|latest| latest.history.first().map_or(INITIAL_EXECUTION_ID, |event| event.execution_id))
+        }
     };
     found.unwrap_or_else(|error| {
         tracing::warn!(target: "everturn::runtime", instance_id = %instance, %error,
-            "the parent's execution could not be read, the first is assumed");
+            "reading the current execution of a parent failed; its first execution is notified");
         INITIAL_EXECUTION_ID
     })
 }

@@ -1,48 +1,68 @@
 use std::collections::VecDeque;
 
-use super::*;
-
 use std::sync::atomic::AtomicUsize;
 
-type Answer = Result<(), ProviderError>;
+use everturn_provider::store::{Renewal, Renewed, StoreLayer};
+use everturn_provider::{MemoryProvider, store_of};
 
-/// A store that answers as told, notes when it was asked for what, and says yes after that.
-#[derive(Clone, Default)]
-struct Scripted {
-    answers: Arc<Mutex<VecDeque<Vec<Answer>>>>,
+use super::*;
+
+type RenewalAnswer = Result<(), ProviderError>;
+
+/// A store that gives scripted answers, then `Ok`, and records every call.
+#[derive(Clone)]
+struct ScriptedRenewer {
+    inner: Arc<dyn Store>,
+    since: Instant,
+    answers: Arc<Mutex<VecDeque<Vec<RenewalAnswer>>>>,
     asked: Arc<Mutex<Vec<(Duration, usize)>>>,
-    /// A call for this lock is never answered.
+    /// A call that renews this lock is never answered.
     hangs_at: Option<&'static str>,
-    /// So many of the first calls panic.
+    /// How many of the first calls panic.
     panics: Arc<AtomicUsize>,
 }
 
-impl Renewer for (Scripted, Instant) {
-    fn renew<'a>(&'a self, renewals: &'a [LockRenewal]) -> Renewing<'a> {
-        let (store, since) = self;
-        store.asked.lock().unwrap().push((since.elapsed(), renewals.len()));
-        if renewals.iter().any(|renewal| Some(renewal.token.as_str()) == store.hangs_at) {
-            return Box::pin(std::future::pending());
+impl Default for ScriptedRenewer {
+    fn default() -> Self {
+        Self {
+            inner: store_of(Arc::new(MemoryProvider::new())),
+            since: Instant::now(),
+            answers: Arc::default(),
+            asked: Arc::default(),
+            hangs_at: None,
+            panics: Arc::default(),
         }
-        let panics = store.panics.load(Ordering::SeqCst);
-        store.panics.store(panics.saturating_sub(1), Ordering::SeqCst);
-        assert!(panics == 0, "a bug in the provider");
-        let answers = store.answers.lock().unwrap().pop_front();
-        let answers = answers.unwrap_or_else(|| renewals.iter().map(|_| Ok(())).collect());
-        Box::pin(async move { answers })
     }
 }
 
-struct Running {
+impl StoreLayer for ScriptedRenewer {
+    fn inner(&self) -> &dyn Store {
+        self.inner.as_ref()
+    }
+
+    async fn renew(&self, renewal: &Renewal) -> Result<Renewed, ProviderError> {
+        self.asked.lock().unwrap().push((self.since.elapsed(), renewal.locks.len()));
+        if renewal.locks.iter().any(|lock| Some(lock.token.as_str()) == self.hangs_at) {
+            std::future::pending::<()>().await;
+        }
+        let panics = self.panics.load(Ordering::SeqCst);
+        self.panics.store(panics.saturating_sub(1), Ordering::SeqCst);
+        assert!(panics == 0, "a bug in the provider");
+        let answers = self.answers.lock().unwrap().pop_front();
+        Ok(Renewed::new(answers.unwrap_or_else(|| renewal.locks.iter().map(|_| Ok(())).collect()), 0))
+    }
+}
+
+struct RunningKeeper {
     keeper: LockKeeper,
-    store: Scripted,
+    store: ScriptedRenewer,
     task: tokio::task::JoinHandle<()>,
 }
 
-impl Running {
-    fn start(store: Scripted) -> Self {
+impl RunningKeeper {
+    fn start(store: ScriptedRenewer) -> Self {
         let keeper = LockKeeper::default();
-        let task = tokio::spawn(keeper.clone().run((store.clone(), Instant::now())));
+        let task = tokio::spawn(keeper.clone().run(Arc::new(store.clone())));
         Self { keeper, store, task }
     }
 
@@ -59,7 +79,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningKeeper {
     fn drop(&mut self) {
         self.task.abort();
     }
@@ -82,7 +102,7 @@ fn short_locks_are_renewed_at_half_time_and_long_ones_before_their_end() {
 
 #[tokio::test(start_paused = true)]
 async fn a_held_lock_is_renewed_until_its_guard_is_dropped() {
-    let running = Running::start(Scripted::default());
+    let running = RunningKeeper::start(ScriptedRenewer::default());
     let guard = running.keep("a");
     pass(11.0).await;
     assert_eq!(running.asked(), [(5_000, 1), (10_000, 1)]);
@@ -93,7 +113,7 @@ async fn a_held_lock_is_renewed_until_its_guard_is_dropped() {
 
 #[tokio::test(start_paused = true)]
 async fn locks_due_together_are_renewed_in_one_call() {
-    let running = Running::start(Scripted::default());
+    let running = RunningKeeper::start(ScriptedRenewer::default());
     let _guards = [running.keep("a"), running.keep("b"), running.keep("c")];
     pass(6.0).await;
     assert_eq!(running.asked(), [(5_000, 3)]);
@@ -101,10 +121,10 @@ async fn locks_due_together_are_renewed_in_one_call() {
 
 #[tokio::test(start_paused = true)]
 async fn a_transient_error_is_retried_and_loses_nothing() {
-    let store = Scripted::default();
+    let store = ScriptedRenewer::default();
     let busy = || vec![Err(ProviderError::retryable("renew", "busy"))];
     store.answers.lock().unwrap().extend([busy(), busy()]);
-    let running = Running::start(store);
+    let running = RunningKeeper::start(store);
     let guard = running.keep("a");
     pass(6.0).await;
     assert_eq!(running.asked().len(), 3);
@@ -113,10 +133,10 @@ async fn a_transient_error_is_retried_and_loses_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn errors_beyond_the_end_of_the_lock_lose_it() {
-    let store = Scripted::default();
+    let store = ScriptedRenewer::default();
     let busy = || vec![Err(ProviderError::retryable("renew", "busy"))];
     store.answers.lock().unwrap().extend((0..1_000).map(|_| busy()));
-    let running = Running::start(store);
+    let running = RunningKeeper::start(store);
     let began = Instant::now();
     let guard = running.keep("a");
     guard.lost().await;
@@ -127,10 +147,10 @@ async fn errors_beyond_the_end_of_the_lock_lose_it() {
 
 #[tokio::test(start_paused = true)]
 async fn a_refusal_loses_one_lock_and_leaves_the_others() {
-    let store = Scripted::default();
+    let store = ScriptedRenewer::default();
     let refusal = Err(ProviderError::lock_lost("renew", "gone"));
     store.answers.lock().unwrap().push_back(vec![refusal, Ok(())]);
-    let running = Running::start(store);
+    let running = RunningKeeper::start(store);
     let (a, b) = (running.keep("a"), running.keep("b"));
     a.lost().await;
     assert!(!a.is_given_up());
@@ -141,15 +161,15 @@ async fn a_refusal_loses_one_lock_and_leaves_the_others() {
 
 #[tokio::test(start_paused = true)]
 async fn a_store_that_never_answers_loses_the_lock_at_its_end() {
-    let running = Running::start(Scripted { hangs_at: Some("a"), ..Scripted::default() });
+    let running = RunningKeeper::start(ScriptedRenewer { hangs_at: Some("a"), ..ScriptedRenewer::default() });
     let began = Instant::now();
     running.keep("a").lost().await;
     assert_eq!(began.elapsed(), Duration::from_secs(10));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_hangs_holds_up_no_other() {
-    let running = Running::start(Scripted { hangs_at: Some("a"), ..Scripted::default() });
+async fn a_call_that_hangs_delays_no_other() {
+    let running = RunningKeeper::start(ScriptedRenewer { hangs_at: Some("a"), ..ScriptedRenewer::default() });
     let hanging = running.keep("a");
     pass(1.0).await;
     let other = running.keep("b");
@@ -160,8 +180,8 @@ async fn a_call_that_hangs_holds_up_no_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_nobody_waits_for_is_given_up() {
-    let running = Running::start(Scripted { hangs_at: Some("a"), ..Scripted::default() });
+async fn a_call_whose_locks_are_all_released_is_cancelled() {
+    let running = RunningKeeper::start(ScriptedRenewer { hangs_at: Some("a"), ..ScriptedRenewer::default() });
     let (hanging, other) = (running.keep("a"), running.keep("b"));
     pass(6.0).await;
     drop((hanging, other));
@@ -173,7 +193,10 @@ async fn a_call_that_nobody_waits_for_is_given_up() {
 
 #[tokio::test(start_paused = true)]
 async fn a_store_that_panics_is_asked_again() {
-    let running = Running::start(Scripted { panics: Arc::new(AtomicUsize::new(2)), ..Scripted::default() });
+    let running = RunningKeeper::start(ScriptedRenewer {
+        panics: Arc::new(AtomicUsize::new(2)),
+        ..ScriptedRenewer::default()
+    });
     let guard = running.keep("a");
     pass(6.0).await;
     assert_eq!(running.asked(), [(5_000, 1), (5_050, 1), (5_100, 1)]);
@@ -182,7 +205,7 @@ async fn a_store_that_panics_is_asked_again() {
 
 #[tokio::test(start_paused = true)]
 async fn an_endless_lock_needs_no_renewal() {
-    let running = Running::start(Scripted::default());
+    let running = RunningKeeper::start(ScriptedRenewer::default());
     let terms = LockTerms { kind: LockKind::WorkItem, timeout: Duration::MAX, buffer: Duration::ZERO };
     let guard = running.keeper.keep("endless".to_owned(), terms, CancellationToken::new());
     pass(1e6).await;
@@ -195,7 +218,7 @@ async fn an_endless_lock_needs_no_renewal() {
 
 #[tokio::test(start_paused = true)]
 async fn a_lock_in_doubt_is_renewed_at_once() {
-    let running = Running::start(Scripted::default());
+    let running = RunningKeeper::start(ScriptedRenewer::default());
     let guard = running.keep("a");
     pass(1.0).await;
     guard.check_now();

@@ -1,8 +1,8 @@
-//! What is logged and how.
+//! How a runtime logs and reports metrics.
 
 use std::time::Duration;
 
-/// What is logged and how, and how often gauges are refreshed.
+/// How a runtime logs, and how often it refreshes its gauges.
 ///
 /// ```
 /// use everturn::runtime::{LogFormat, ObservabilityConfig};
@@ -12,15 +12,15 @@ use std::time::Duration;
 /// ```
 #[derive(Debug, Clone)]
 pub struct ObservabilityConfig {
-    /// How a log line looks.
+    /// Format of log lines.
     pub log_format: LogFormat,
-    /// Lowest level that orchestrations' and activities' own lines are logged at.
+    /// Lowest level at which lines of orchestrations and activities are logged.
     pub log_level: String,
     /// Name of the application.
     pub service_name: String,
     /// Version of the application.
     pub service_version: Option<String>,
-    /// How often gauges are read from the provider.
+    /// Interval at which gauges are read from the store.
     pub gauge_poll_interval: Duration,
 }
 
@@ -36,14 +36,14 @@ impl Default for ObservabilityConfig {
     }
 }
 
-/// How a log line looks.
+/// Format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum LogFormat {
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
-    /// Several lines, for people.
+    /// Several lines per event, for people.
     Pretty,
-    /// One short line.
+    /// One short line per event.
     #[default]
     Compact,
 }

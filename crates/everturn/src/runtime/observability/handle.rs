@@ -1,10 +1,10 @@
-//! A runtime's metrics, held together.
+//! Access to the metrics of a runtime.
 
 use std::sync::Arc;
 
 use super::{MetricsProvider, MetricsSnapshot, ObservabilityConfig};
 
-/// What a runtime reports through.
+/// Access to the metrics of a runtime.
 pub struct ObservabilityHandle {
     metrics: Arc<MetricsProvider>,
 }
@@ -18,16 +18,16 @@ impl ObservabilityHandle {
         Ok(Self { metrics: Arc::new(MetricsProvider::new(config)?) })
     }
 
-    /// Where everything is counted.
+    /// The metrics.
     pub fn metrics_provider(&self) -> &Arc<MetricsProvider> {
         &self.metrics
     }
 
-    /// What was counted so far.
+    /// The counters so far.
     pub fn metrics_snapshot(&self) -> MetricsSnapshot {
         self.metrics.snapshot()
     }
 
-    /// Ends reporting. Everything is handed to the recorder at once, so nothing is left to flush.
+    /// Ends reporting. Metrics reach the recorder at once, so nothing needs to be flushed.
     pub async fn shutdown(&self) {}
 }

@@ -1,13 +1,13 @@
-//! The values that metric labels may have.
+//! The values of metric labels.
 
 use everturn_core::{AppErrorKind, ErrorDetails};
 
-/// Who began an execution.
+/// What started an execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InitiatedBy {
-    /// A start item: of a client, a parent or a detached start.
+    /// A start message of a client, of a parent, or of a detached start.
     Client,
-    /// The previous execution.
+    /// The previous execution, which continued as new.
     ContinueAsNew,
 }
 
@@ -43,16 +43,16 @@ impl CompletionStatus {
     }
 }
 
-/// Whose failure ended an orchestration.
+/// What made an orchestration fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FailureType {
     /// The user's code.
     Application,
-    /// The engine or its store.
+    /// The engine or the store.
     Infrastructure,
-    /// The code does not fit the history.
+    /// The code does not match the history.
     Configuration,
-    /// None of these: poison.
+    /// Anything else: messages that were tried too often.
     Unknown,
 }
 
@@ -78,7 +78,7 @@ impl FailureType {
     }
 }
 
-/// The `error_category` of a recorded failure: one of a few fixed texts, however many errors there are.
+/// The `error_category` of a recorded failure: one of a few fixed texts.
 pub(super) fn error_category(details: &ErrorDetails) -> &'static str {
     match details {
         ErrorDetails::Application { kind, .. } => match kind {
@@ -100,11 +100,11 @@ pub enum ActivityOutcome {
     Success,
     /// It returned `Err` or panicked.
     AppError,
-    /// The engine or its store failed it.
+    /// It failed because of the engine or the store.
     InfraError,
-    /// Its set-up failed it.
+    /// It failed because of its configuration.
     ConfigError,
-    /// It was no longer wanted.
+    /// It was cancelled.
     Cancelled,
 }
 
@@ -141,7 +141,7 @@ pub(super) fn retry_attempt(retries: u32) -> &'static str {
     }
 }
 
-/// The `error_type` of a provider's error, by what its message mentions.
+/// The `error_type` of a store's error: the first of these words in its message. It only labels a metric.
 pub(super) fn provider_error_type(message: &str) -> &'static str {
     let message = message.to_lowercase();
     ["deadlock", "timeout", "connection"].into_iter().find(|kind| message.contains(kind)).unwrap_or("other")
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn provider_errors_are_told_apart_by_their_message() {
+    fn store_errors_are_labelled_by_their_message() {
         let types =
             ["Deadlock found", "pool Timeout", "connection reset", "disk full"].map(provider_error_type);
         assert_eq!(types, ["deadlock", "timeout", "connection", "other"]);

@@ -1,4 +1,4 @@
-//! Writing logs, if the application wants us to.
+//! A log subscriber for applications without one.
 
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::fmt;
@@ -7,8 +7,8 @@ use super::config::{LogFormat, ObservabilityConfig};
 
 /// Installs a log subscriber for the whole process, which writes to standard output.
 ///
-/// Only for applications without one of their own; nothing in this library calls it. What is logged is what `RUST_LOG`
-/// says, or else warnings and the lines of orchestrations and activities from [`ObservabilityConfig::log_level`] on.
+/// For applications without a subscriber of their own; nothing in this library calls it. `RUST_LOG` sets the filter.
+/// Without it, warnings are logged, and lines of orchestrations and activities from [`ObservabilityConfig::log_level`] on.
 ///
 /// ```no_run
 /// use everturn::runtime::observability::{ObservabilityConfig, init_logging};

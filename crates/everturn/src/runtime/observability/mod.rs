@@ -1,7 +1,7 @@
 //! Logs and metrics of a runtime.
 //!
-//! Nothing here installs a logger or a metrics recorder by itself: [`init_logging`] does so when the application calls
-//! it, and metrics go through the `metrics` facade to whatever recorder the application installed.
+//! The library installs neither a logger nor a metrics recorder. An application without a logger can call
+//! [`init_logging`]. Metrics go through the `metrics` facade to the recorder that the application installed.
 
 mod config;
 mod handle;

@@ -1,11 +1,11 @@
-//! What a runtime counted so far.
+//! The counters of a runtime.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// One list names each counter once: the public figure and the atomic behind it.
+/// Names each counter once, for the public snapshot and for the atomics behind it.
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// What a runtime counted so far, for tests and for applications without a metrics recorder.
+        /// The counters of a runtime, for tests and for applications without a metrics recorder.
         #[derive(Debug, Default, Clone, PartialEq, Eq)]
         pub struct MetricsSnapshot {
             $($(#[$doc])* pub $name: u64,)*
@@ -13,11 +13,11 @@ macro_rules! counters {
 
         /// The counters behind a [`MetricsSnapshot`].
         #[derive(Debug, Default)]
-        pub(super) struct Counters {
+        pub(super) struct MetricCounters {
             $(pub(super) $name: AtomicU64,)*
         }
 
-        impl Counters {
+        impl MetricCounters {
             pub(super) fn snapshot(&self) -> MetricsSnapshot {
                 MetricsSnapshot { $($name: self.$name.load(Ordering::Relaxed),)* }
             }
@@ -26,43 +26,43 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Executions begun.
+    /// Executions started.
     orch_starts,
-    /// Executions ended, however they ended.
+    /// Executions that ended: completed, failed or continued as new.
     orch_completions,
-    /// Executions failed.
+    /// Executions that failed.
     orch_failures,
-    /// Of those, by the user's code.
+    /// Failures by the user's code.
     orch_application_errors,
-    /// Of those, by the engine or its store.
+    /// Failures by the engine or the store.
     orch_infrastructure_errors,
-    /// Of those, because the code does not fit the history.
+    /// Failures because the code does not match the history.
     orch_configuration_errors,
-    /// Instances given up as poison.
+    /// Instances that failed because their messages were tried too often.
     orch_poison,
     /// Activities that returned `Ok`.
     activity_success,
     /// Activities that returned `Err` or panicked.
     activity_app_errors,
-    /// Activities that the engine or its store failed.
+    /// Activities that failed because of the engine or the store.
     activity_infra_errors,
-    /// Activities that failed for their set-up.
+    /// Activities that failed because of their configuration.
     activity_config_errors,
-    /// Activities given up as poison.
+    /// Activities that failed because they were tried too often.
     activity_poison,
-    /// Batches taken by orchestration dispatchers.
+    /// Turns fetched by dispatchers. Not counted by this version: always 0.
     orch_dispatcher_items_fetched,
-    /// Activities taken by workers.
+    /// Activities fetched by workers. Not counted by this version: always 0.
     worker_dispatcher_items_fetched,
-    /// Executions continued as new.
+    /// Executions that continued as new.
     orch_continue_as_new,
-    /// Calls of sub-orchestrations.
+    /// Calls of sub-orchestrations. Not counted by this version: always 0.
     suborchestration_calls,
-    /// Errors of the provider.
+    /// Errors that the store returned.
     provider_errors,
 }
 
-/// Counts one occurrence.
+/// Increments a counter.
 pub(super) fn bump(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }

@@ -15,7 +15,7 @@ const DUPLICATE: &str = "duplicate activity registration";
 const DUPLICATE_IN_MERGE: &str = "duplicate activity in merge";
 
 impl ActivityRegistryBuilder {
-    /// A builder that begins with the activities of `registry`.
+    /// A builder with the activities of `registry`.
     pub fn from_registry(registry: &ActivityRegistry) -> Self {
         ActivityRegistry::builder_from(registry)
     }
@@ -30,7 +30,7 @@ impl ActivityRegistryBuilder {
         self.insert_activity(name.into(), Arc::new(FnActivity(f)))
     }
 
-    /// Registers a function of typed input and output as the activity `name`.
+    /// Registers a function with typed input and output as the activity `name`.
     #[must_use]
     pub fn register_typed<In, Out, F, Fut>(self, name: impl Into<String>, f: F) -> Self
     where
@@ -50,7 +50,7 @@ impl ActivityRegistryBuilder {
         self.insert_activity(name.into(), Arc::new(FnActivity(untyped)))
     }
 
-    /// Adds the activities of another registry; what is already there stays.
+    /// Adds the activities of another registry. One that exists already is kept, and an error is recorded.
     #[must_use]
     pub fn merge(self, other: ActivityRegistry) -> Self {
         self.merge_registry(other, DUPLICATE_IN_MERGE)
@@ -66,7 +66,7 @@ impl ActivityRegistryBuilder {
         self.register_all_handlers(items, |builder, name, f| builder.register(name, f))
     }
 
-    /// Registers an activity of the engine's own, whose name users may not take.
+    /// Registers a built-in activity. Its name is reserved.
     pub(in crate::runtime) fn register_system(
         mut self,
         name: &str,
@@ -78,7 +78,7 @@ impl ActivityRegistryBuilder {
 
     fn insert_activity(mut self, name: String, handler: Arc<dyn ActivityHandler>) -> Self {
         if name.starts_with(SYSCALL_PREFIX) {
-            self.refuse(format!("activity name '{name}' uses reserved prefix '{SYSCALL_PREFIX}'"));
+            self.reject(format!("activity name '{name}' uses reserved prefix '{SYSCALL_PREFIX}'"));
         } else {
             self.insert_new(name, DEFAULT_VERSION, handler, DUPLICATE);
         }
@@ -92,7 +92,7 @@ mod tests {
 
     use super::*;
 
-    /// What a typed activity that adds 1 answers.
+    /// The result of a typed activity that adds 1.
     async fn increment(input: &str) -> Result<String, String> {
         let registry = ActivityRegistry::builder()
             .register_typed("increment", |_ctx: ActivityContext, n: u32| async move {
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_typed_activity_answers_a_wrong_input_with_an_error() {
+    async fn a_typed_activity_fails_on_a_wrong_input() {
         let error = increment("many").await.expect_err("this is no number");
         assert!(error.contains("invalid type: string \"many\""), "{error}");
     }

@@ -1,35 +1,35 @@
-//! Collecting handlers before a runtime starts.
+//! Building a registry.
 
 use std::collections::HashMap;
 use std::sync::{Arc, RwLock};
 
 use semver::Version;
 
-use super::{Handlers, Registry, VersionPolicy};
+use super::{HandlersByName, Registry, VersionPolicy};
 
-/// Collects handlers, and the mistakes made while registering them.
+/// Collects handlers, and the errors of registrations that were rejected.
 pub struct RegistryBuilder<H: ?Sized> {
-    handlers: Handlers<H>,
+    handlers: HandlersByName<H>,
     policies: HashMap<String, VersionPolicy>,
     errors: Vec<String>,
 }
 
 impl<H: ?Sized> RegistryBuilder<H> {
-    /// The registry, without whatever was refused. [`RegistryBuilder::build_result`] tells what that was.
+    /// The registry, without the registrations that were rejected. [`RegistryBuilder::build_result`] returns their errors.
     pub fn build(self) -> Registry<H> {
         Registry { handlers: Arc::new(self.handlers), policies: Arc::new(RwLock::new(self.policies)) }
     }
 
-    /// The registry, or everything that was refused.
+    /// The registry, or the errors of all rejected registrations.
     ///
     /// # Errors
-    /// The texts of all refusals, joined with `; `.
+    /// The texts of all errors, joined with `; `.
     pub fn build_result(self) -> Result<Registry<H>, String> {
         if self.errors.is_empty() { Ok(self.build()) } else { Err(self.errors.join("; ")) }
     }
 
-    /// Adds the handlers of another registry; what is already there stays and is reported as
-    /// `{error_prefix}: {name}@{version}`. Policies are not taken over.
+    /// Adds the handlers of another registry. One that exists already is kept, and the error
+    /// `{error_prefix}: {name}@{version}` is recorded. Policies are not merged.
     #[must_use]
     pub fn merge_registry(mut self, other: Registry<H>, error_prefix: &str) -> Self {
         for (name, versions) in other.handlers.iter() {
@@ -50,20 +50,23 @@ impl<H: ?Sized> RegistryBuilder<H> {
         items.into_iter().fold(self, |builder, (name, handler)| register_fn(builder, name, handler))
     }
 
-    pub(super) fn starting_with(handlers: Handlers<H>, policies: HashMap<String, VersionPolicy>) -> Self {
+    pub(super) fn starting_with(
+        handlers: HandlersByName<H>,
+        policies: HashMap<String, VersionPolicy>,
+    ) -> Self {
         Self { handlers, policies, errors: Vec::new() }
     }
 
-    /// Adds a handler unless its name and version are taken.
+    /// Adds a handler. Records an error if its name and version exist already.
     pub(super) fn insert_new(&mut self, name: String, version: Version, handler: Arc<H>, error_prefix: &str) {
         if self.handlers.get(&name).is_some_and(|versions| versions.contains_key(&version)) {
-            self.refuse(format!("{error_prefix}: {name}@{version}"));
+            self.reject(format!("{error_prefix}: {name}@{version}"));
         } else {
             self.insert(name, version, handler);
         }
     }
 
-    /// Adds a handler in the place of whatever was there.
+    /// Adds a handler. Replaces one with the same name and version.
     pub(super) fn insert(&mut self, name: String, version: Version, handler: Arc<H>) {
         self.handlers.entry(name).or_default().insert(version, handler);
     }
@@ -76,13 +79,13 @@ impl<H: ?Sized> RegistryBuilder<H> {
         self.policies.insert(name, policy);
     }
 
-    pub(super) fn refuse(&mut self, error: String) {
+    pub(super) fn reject(&mut self, error: String) {
         self.errors.push(error);
     }
 }
 
 impl<H: ?Sized> Default for RegistryBuilder<H> {
     fn default() -> Self {
-        Self::starting_with(Handlers::new(), HashMap::new())
+        Self::starting_with(HandlersByName::new(), HashMap::new())
     }
 }

@@ -1,4 +1,4 @@
-//! Which function runs under which name and version.
+//! Registries: which handler runs under which name and version.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -29,7 +29,7 @@ pub use builder::RegistryBuilder;
 /// ```
 pub type OrchestrationRegistry = Registry<dyn OrchestrationHandler>;
 
-/// Collects the orchestrations of a runtime.
+/// Builds an [`OrchestrationRegistry`].
 pub type OrchestrationRegistryBuilder = RegistryBuilder<dyn OrchestrationHandler>;
 
 /// The activities of a runtime, by name.
@@ -46,39 +46,39 @@ pub type OrchestrationRegistryBuilder = RegistryBuilder<dyn OrchestrationHandler
 /// ```
 pub type ActivityRegistry = Registry<dyn ActivityHandler>;
 
-/// Collects the activities of a runtime.
+/// Builds an [`ActivityRegistry`].
 pub type ActivityRegistryBuilder = RegistryBuilder<dyn ActivityHandler>;
 
 /// Handlers by name, in name order, and by version under each name.
-type Handlers<H> = BTreeMap<String, BTreeMap<Version, Arc<H>>>;
+type HandlersByName<H> = BTreeMap<String, BTreeMap<Version, Arc<H>>>;
 
-/// The version of everything that is registered without one.
+/// The version of a handler that is registered without one.
 const DEFAULT_VERSION: Version = Version::new(1, 0, 0);
 
-/// Which version runs when a start does not name one.
+/// Which version a start without a version runs.
 #[derive(Clone, Debug)]
 pub enum VersionPolicy {
     /// The highest registered version.
     Latest,
-    /// This version and no other.
+    /// This version only.
     Exact(Version),
 }
 
 /// Handlers by name and version. Cheap to clone; clones share the version policies.
 pub struct Registry<H: ?Sized> {
-    handlers: Arc<Handlers<H>>,
+    handlers: Arc<HandlersByName<H>>,
     policies: Arc<RwLock<HashMap<String, VersionPolicy>>>,
 }
 
 impl<H: ?Sized> Registry<H> {
-    /// A builder with nothing in it.
+    /// An empty builder.
     pub fn builder() -> RegistryBuilder<H> {
         RegistryBuilder::default()
     }
 
-    /// A builder that begins with the handlers and policies of `registry`.
+    /// A builder with the handlers and policies of `registry`.
     pub fn builder_from(registry: &Registry<H>) -> RegistryBuilder<H> {
-        RegistryBuilder::starting_with(Handlers::clone(&registry.handlers), registry.policies_now())
+        RegistryBuilder::starting_with(HandlersByName::clone(&registry.handlers), registry.policies_now())
     }
 
     /// The handler and version that a start without a version runs.
@@ -104,7 +104,7 @@ impl<H: ?Sized> Registry<H> {
         handler.cloned()
     }
 
-    /// Sets which version starts without a version run, from now on and for every clone of this registry.
+    /// Sets which version a start without a version runs, from now on and for every clone of this registry.
     pub fn set_version_policy(&self, name: &str, policy: VersionPolicy) {
         self.policies.write().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), policy);
     }
@@ -119,12 +119,12 @@ impl<H: ?Sized> Registry<H> {
         self.handlers.get(name).map(|versions| versions.keys().cloned().collect()).unwrap_or_default()
     }
 
-    /// Whether any version of this name is registered.
+    /// Returns true if any version of this name is registered.
     pub fn has(&self, name: &str) -> bool {
         self.handlers.contains_key(name)
     }
 
-    /// How many names are registered.
+    /// The number of registered names.
     pub fn count(&self) -> usize {
         self.handlers.len()
     }

@@ -26,7 +26,7 @@ impl OrchestrationRegistryBuilder {
         self
     }
 
-    /// Registers a function of typed input and output as version 1.0.0 of `name`, in the place of whatever was there.
+    /// Registers a function with typed input and output as version 1.0.0 of `name`. Replaces one that exists.
     ///
     /// ```
     /// use everturn::{OrchestrationContext, OrchestrationRegistry};
@@ -50,10 +50,10 @@ impl OrchestrationRegistryBuilder {
         self
     }
 
-    /// Registers a function as a version of `name` that is later than all its others.
+    /// Registers a function as the latest version of `name`.
     ///
     /// # Panics
-    /// If `version` is no semantic version, or not later than every registered version of `name`.
+    /// If `version` is not a semantic version, or not later than every registered version of `name`.
     #[must_use]
     pub fn register_versioned<F, Fut>(self, name: impl Into<String>, version: impl AsRef<str>, f: F) -> Self
     where
@@ -63,10 +63,10 @@ impl OrchestrationRegistryBuilder {
         self.insert_later(name.into(), version.as_ref(), Arc::new(FnOrchestration(f)))
     }
 
-    /// Registers a function of typed input and output as a version of `name` that is later than all its others.
+    /// Registers a function with typed input and output as the latest version of `name`.
     ///
     /// # Panics
-    /// If `version` is no semantic version, or not later than every registered version of `name`.
+    /// If `version` is not a semantic version, or not later than every registered version of `name`.
     #[must_use]
     pub fn register_versioned_typed<In, Out, F, Fut>(
         self,
@@ -83,7 +83,7 @@ impl OrchestrationRegistryBuilder {
         self.insert_later(name.into(), version.as_ref(), typed(f))
     }
 
-    /// Adds the orchestrations of another registry; what is already there stays.
+    /// Adds the orchestrations of another registry. One that exists already is kept, and an error is recorded.
     #[must_use]
     pub fn merge(self, other: OrchestrationRegistry) -> Self {
         self.merge_registry(other, DUPLICATE_IN_MERGE)
@@ -99,14 +99,14 @@ impl OrchestrationRegistryBuilder {
         self.register_all_handlers(items, |builder, name, f| builder.register(name, f))
     }
 
-    /// Sets which version starts without a version run.
+    /// Sets which version a start without a version runs.
     #[must_use]
     pub fn set_policy(mut self, name: impl Into<String>, policy: VersionPolicy) -> Self {
         self.put_policy(name.into(), policy);
         self
     }
 
-    /// A wrong version is a mistake in the program that registers it, so it ends the set-up.
+    /// A wrong version is a mistake in the program, so it panics during set-up.
     fn insert_later(mut self, name: String, version: &str, handler: Arc<dyn OrchestrationHandler>) -> Self {
         let version = Version::parse(version).unwrap_or_else(|error| {
             panic!("version of orchestration {name} is not semantic: '{version}': {error}")

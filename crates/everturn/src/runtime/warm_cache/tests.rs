@@ -4,13 +4,12 @@ use async_trait::async_trait;
 use everturn_core::turn::{ExecutionIdentity, TurnClock};
 use everturn_core::{Event, OrchestrationContext, OrchestrationHandler};
 
-use super::super::dispatcher::standing::start_facts;
-use super::super::graveyard::{Gravedigger, graveyard};
+use super::super::deferred_drop::{DeferredDropTask, deferred_drops};
 use super::*;
 
-struct Standstill;
+struct FrozenClock;
 
-impl TurnClock for Standstill {
+impl TurnClock for FrozenClock {
     fn store_ms(&self) -> u64 {
         0
     }
@@ -20,32 +19,32 @@ impl TurnClock for Standstill {
     }
 }
 
-/// A handler that is counted while it is held. It waits for an activity.
-struct Counted(Arc<AtomicUsize>);
+/// A handler that is counted while it exists. It waits for an activity.
+struct CountedHandler(Arc<AtomicUsize>);
 
 #[async_trait]
-impl OrchestrationHandler for Counted {
+impl OrchestrationHandler for CountedHandler {
     async fn invoke(&self, ctx: OrchestrationContext, input: String) -> Result<String, String> {
         ctx.schedule_activity("A", input).await
     }
 }
 
-impl Drop for Counted {
+impl Drop for CountedHandler {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
-struct Fixture {
-    graveyard: Graveyard,
-    gravedigger: Gravedigger,
+struct WarmCacheFixture {
+    deferred_drops: DeferredDrops,
+    task: DeferredDropTask,
     alive: Arc<AtomicUsize>,
 }
 
-impl Fixture {
+impl WarmCacheFixture {
     fn new() -> Self {
-        let (graveyard, gravedigger) = graveyard();
-        Self { graveyard, gravedigger, alive: Arc::default() }
+        let (deferred_drops, task) = deferred_drops();
+        Self { deferred_drops, task, alive: Arc::default() }
     }
 
     fn entry(&self, instance: &str, stamp: u64) -> WarmEntry {
@@ -67,71 +66,71 @@ impl Fixture {
                 initial_custom_status: None,
             },
         );
-        let facts = Arc::new(start_facts(&start).unwrap());
+        let recorded = Arc::new(ExecutionStart::from_event(&start).unwrap());
         let identity = ExecutionIdentity {
             instance: instance.into(),
             execution_id: 1,
             orchestration_name: "N".into(),
             orchestration_version: "1.0.0".into(),
         };
-        let handler = Arc::new(Counted(Arc::clone(&self.alive)));
+        let handler = Arc::new(CountedHandler(Arc::clone(&self.alive)));
         let mut execution = Execution::begin(handler, identity, start, HashMap::new(), 1024);
-        execution.take_turn(Vec::new(), &Standstill);
-        WarmEntry::new(Box::new(execution), 1, Stamp(stamp), facts, self.graveyard.clone())
+        execution.take_turn(Vec::new(), &FrozenClock);
+        WarmEntry::new(Box::new(execution), 1, Stamp(stamp), recorded, self.deferred_drops.clone())
     }
 
-    /// How many executions exist once the graveyard has done its work.
-    async fn alive_after_burial(self) -> usize {
+    /// How many executions exist after the deferred drops.
+    async fn alive_after_drops(self) -> usize {
         let stop = tokio_util::sync::CancellationToken::new();
         stop.cancel();
-        self.gravedigger.run(stop).await;
+        self.task.run(stop).await;
         self.alive.load(Ordering::SeqCst)
     }
 }
 
-fn insert(cache: &WarmCache, fixture: &Fixture, instance: &str, stamp: u64) {
+fn insert(cache: &WarmCache, fixture: &WarmCacheFixture, instance: &str, stamp: u64) {
     cache.insert(instance.to_owned(), fixture.entry(instance, stamp));
 }
 
 #[tokio::test]
 async fn only_the_committed_state_is_lent_and_a_stale_one_is_dropped() {
-    let fixture = Fixture::new();
+    let fixture = WarmCacheFixture::new();
     let cache = WarmCache::new(10, usize::MAX);
     insert(&cache, &fixture, "i", 7);
     assert!(cache.lend("other", 1, Stamp(7)).is_none());
     assert!(cache.lend("i", 1, Stamp(8)).is_none());
     assert!(cache.lend("i", 1, Stamp(7)).is_none(), "the stale entry is gone");
-    assert_eq!(fixture.alive_after_burial().await, 0);
+    assert_eq!(fixture.alive_after_drops().await, 0);
 }
 
 #[tokio::test]
 async fn an_entry_lent_but_not_taken_comes_back() {
-    let fixture = Fixture::new();
+    let fixture = WarmCacheFixture::new();
     let cache = WarmCache::new(10, usize::MAX);
     insert(&cache, &fixture, "i", 7);
     let lent = cache.lend("i", 1, Stamp(7)).unwrap();
     assert!(cache.lend("i", 1, Stamp(7)).is_none(), "it has one owner");
     drop(lent);
-    let taken = cache.lend("i", 1, Stamp(7)).unwrap().take::<Lent>().unwrap().into_entry().unwrap();
+    let taken = cache.lend("i", 1, Stamp(7)).unwrap().take::<LentEntry>().unwrap().into_entry().unwrap();
     assert_eq!(taken.stamp, Stamp(7));
     assert!(cache.instances().is_empty());
 }
 
 #[tokio::test]
 async fn the_least_recently_used_goes_first() {
-    let fixture = Fixture::new();
+    let fixture = WarmCacheFixture::new();
     let cache = WarmCache::new(2, usize::MAX);
     insert(&cache, &fixture, "a", 1);
     insert(&cache, &fixture, "b", 2);
     drop(cache.lend("a", 1, Stamp(1)));
     insert(&cache, &fixture, "c", 3);
     assert_eq!(cache.instances(), ["a", "c"]);
-    assert_eq!(fixture.alive_after_burial().await, 2);
+    assert_eq!(fixture.alive_after_drops().await, 2);
 }
 
 #[tokio::test]
 async fn weight_is_a_limit_too() {
-    let fixture = Fixture::new();
+    let fixture = WarmCacheFixture::new();
     let entry = fixture.entry("a", 1);
     let cache = WarmCache::new(100, entry.weight_bytes() * 2);
     cache.insert("a".into(), entry);
@@ -145,18 +144,18 @@ async fn weight_is_a_limit_too() {
 
 #[tokio::test]
 async fn a_limit_of_zero_keeps_nothing() {
-    let fixture = Fixture::new();
+    let fixture = WarmCacheFixture::new();
     for cache in [WarmCache::new(0, usize::MAX), WarmCache::new(10, 0)] {
         assert!(!cache.is_enabled());
         insert(&cache, &fixture, "a", 1);
         assert!(cache.instances().is_empty());
     }
-    assert_eq!(fixture.alive_after_burial().await, 0);
+    assert_eq!(fixture.alive_after_drops().await, 0);
 }
 
 #[tokio::test]
 async fn a_closed_cache_is_empty_and_stays_so() {
-    let fixture = Fixture::new();
+    let fixture = WarmCacheFixture::new();
     let cache = WarmCache::new(10, usize::MAX);
     insert(&cache, &fixture, "a", 1);
     insert(&cache, &fixture, "b", 2);
@@ -165,12 +164,12 @@ async fn a_closed_cache_is_empty_and_stays_so() {
     drop(lent);
     insert(&cache, &fixture, "c", 3);
     assert!(cache.instances().is_empty());
-    assert_eq!(fixture.alive_after_burial().await, 0);
+    assert_eq!(fixture.alive_after_drops().await, 0);
 }
 
 #[tokio::test]
 async fn check_in_happens_once_and_not_after_it_was_voided() {
-    let fixture = Fixture::new();
+    let fixture = WarmCacheFixture::new();
     let cache = WarmCache::new(10, usize::MAX);
     let slot = CheckInSlot::new("i".into(), fixture.entry("i", 1), cache.clone());
     slot.check_in();
@@ -185,11 +184,11 @@ async fn check_in_happens_once_and_not_after_it_was_voided() {
 
 #[tokio::test]
 async fn an_instance_is_known_by_the_activity_it_waits_for() {
-    let fixture = Fixture::new();
+    let fixture = WarmCacheFixture::new();
     let cache = WarmCache::new(10, usize::MAX);
     insert(&cache, &fixture, "i", 1);
-    assert_eq!(cache.facts_of("i", 1, 2).unwrap().name, "N");
-    assert!(cache.facts_of("i", 1, 3).is_none(), "it asked for no such activity");
-    assert!(cache.facts_of("i", 2, 2).is_none(), "it is at another execution");
-    assert!(cache.facts_of("j", 1, 2).is_none());
+    assert_eq!(cache.start_of("i", 1, 2).unwrap().name, "N");
+    assert!(cache.start_of("i", 1, 3).is_none(), "it asked for no such activity");
+    assert!(cache.start_of("i", 2, 2).is_none(), "it is at another execution");
+    assert!(cache.start_of("j", 1, 2).is_none());
 }

@@ -1,21 +1,21 @@
-//! One fetched activity, from its lock to its outcome.
+//! Running one activity and storing its outcome.
 
 use std::sync::Arc;
 
 use everturn_core::limits::payload_too_large;
-use everturn_core::{Bug, ErrorDetails, PoisonMessageType, WorkItem, planted};
-use everturn_provider::LockKind;
+use everturn_core::{ErrorDetails, PoisonMessageType, WorkItem};
+use everturn_provider::store::{LockKind, OrchestrationName, Settlement};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::super::activity_context::{ActivityContext, ActivityInvocation};
 use super::super::activity_handler::ActivityHandler;
 use super::super::lock_keeper::LockTerms;
-use super::invocation::{Ended, Withdrawal, invoke};
-use super::{SHORT_DELAY, Slot, report};
+use super::invocation::{InvocationEnd, InvocationLimits, invoke};
+use super::{SHORT_DELAY, WorkerSlot, report};
 use crate::client::Client;
 
-/// What an activity's orchestration is called when nobody knows.
+/// Name and version of an orchestration that is not known.
 const UNKNOWN: &str = "unknown";
 
 /// A fetched activity.
@@ -29,10 +29,12 @@ pub(crate) struct ActivityItem {
     pub(crate) tag: Option<String>,
     pub(crate) token: String,
     pub(crate) attempt_count: u32,
+    /// The orchestration that scheduled it, if the store sent it along.
+    pub(crate) orchestration: Option<OrchestrationName>,
 }
 
 impl ActivityItem {
-    /// The message that answers the orchestration.
+    /// The message that brings the outcome to the orchestration.
     fn completion(&self, result: Result<String, ErrorDetails>) -> WorkItem {
         let (instance, execution_id, id) = (self.instance.clone(), self.execution_id, self.id);
         match result {
@@ -41,7 +43,7 @@ impl ActivityItem {
         }
     }
 
-    /// The work item this was.
+    /// The work item that was fetched.
     fn as_work_item(&self) -> WorkItem {
         WorkItem::ActivityExecute {
             instance: self.instance.clone(),
@@ -55,69 +57,25 @@ impl ActivityItem {
     }
 }
 
-impl Slot {
-    /// Runs an activity and stores its outcome.
-    pub(super) async fn process_activity(&self, item: ActivityItem) {
-        let options = &self.node.options;
-        if item.attempt_count > options.max_attempts {
-            return self.poison(item).await;
-        }
-        let Some((_, handler)) = self.node.activities.resolve_handler(&item.name) else {
-            let backoff = options.unregistered_backoff.delay(item.attempt_count);
-            report::unregistered(self, &item, backoff);
-            return self.abandon(&item.token, Some(backoff), false).await;
-        };
-        self.run(item, handler).await;
-    }
-
-    async fn run(&self, mut item: ActivityItem, handler: Arc<dyn ActivityHandler>) {
+impl WorkerSlot {
+    /// Runs an activity under its lock and stores its outcome.
+    pub(super) async fn run_activity(&self, mut item: ActivityItem, handler: Arc<dyn ActivityHandler>) {
         let node = &self.node;
         let terms = LockTerms {
             kind: LockKind::WorkItem,
             timeout: node.options.worker_lock_timeout,
             buffer: node.options.worker_lock_renewal_buffer,
         };
-        // Signalled by the turn that no longer wants the activity, and by a lock that is lost.
-        let withdrawn = CancellationToken::new();
-        let lock = node.locks.keep(item.token.clone(), terms, withdrawn.clone());
-        let running = node.running.register(&item.instance, item.execution_id, item.id, withdrawn.clone());
+        // Cancelled by a committed turn that no longer wants the activity, and by a lost lock.
+        let cancelled = CancellationToken::new();
+        let lock = node.locks.keep(item.token.clone(), terms, cancelled.clone());
+        let running = node.running.register(&item.instance, item.execution_id, item.id, cancelled.clone());
         if running.is_doubtful {
             lock.check_now();
         }
-        let context = self.context(&item, &withdrawn).await;
-        report::started(self, &item);
-        let began = Instant::now();
-        let input = std::mem::take(&mut item.input);
-        let grace = node.options.activity_cancellation_grace_period;
-        let tell = || report::grace_begins(self, &item, grace);
-        let withdrawal = Withdrawal { signal: &withdrawn, grace, tell: &tell };
-        let ended = if withdrawn.is_cancelled() {
-            Ended::Withdrawn
-        } else {
-            invoke(&self.alive, handler, context, input, withdrawal).await
-        };
-        drop(running);
-        match ended {
-            Ended::With(result) => self.store_outcome(&item, result, began).await,
-            Ended::Withdrawn if lock.is_given_up() && !planted(Bug::RunOutAcked) => {
-                // Nobody said that the activity is unwanted. If the lock holds after all, its row must not go.
-                report::cancelled(self, &item, began.elapsed());
-                self.abandon(&item.token, Some(SHORT_DELAY), false).await;
-            }
-            Ended::Withdrawn => {
-                // Its row is gone, or another worker's by now: a refusal here is what is to be expected.
-                self.acknowledge(&item.token, None).await;
-                report::cancelled(self, &item, began.elapsed());
-            }
-            Ended::Dropped => {}
-        }
-        drop(lock);
-    }
-
-    /// What the activity may know. Its token hangs on `withdrawn` but cannot signal it.
-    async fn context(&self, item: &ActivityItem, withdrawn: &CancellationToken) -> ActivityContext {
-        let (orchestration_name, orchestration_version) = self.orchestration_of(item).await;
-        ActivityContext::new(ActivityInvocation {
+        let OrchestrationName { name: orchestration_name, version: orchestration_version } =
+            self.orchestration_of(&item).await;
+        let context = ActivityContext::new(ActivityInvocation {
             instance: item.instance.clone(),
             execution_id: item.execution_id,
             orchestration_name,
@@ -127,34 +85,69 @@ impl Slot {
             worker_id: self.worker_id.clone(),
             session_id: item.session_id.clone(),
             tag: item.tag.clone(),
-            cancellation: withdrawn.child_token(),
-            client: Client::new(Arc::clone(&self.node.store)),
-        })
+            // A child token: the activity must not be able to cancel the worker's own.
+            cancellation: cancelled.child_token(),
+            client: Client::of_store(Arc::clone(&node.store)),
+        });
+        report::started(self, &item);
+        let began = Instant::now();
+        let input = std::mem::take(&mut item.input);
+        let grace = node.options.activity_cancellation_grace_period;
+        let on_cancel = || report::grace_begins(self, &item, grace);
+        let limits = InvocationLimits { cancelled: &cancelled, grace, on_cancel: &on_cancel };
+        let end = if cancelled.is_cancelled() {
+            InvocationEnd::Cancelled
+        } else {
+            invoke(&self.alive, handler, context, input, limits).await
+        };
+        drop(running);
+        match end {
+            InvocationEnd::Returned(result) => self.store_outcome(&item, result, began).await,
+            InvocationEnd::Cancelled if lock.is_given_up() => {
+                // No turn cancelled the activity. If the store still counts the lock as held, the item must stay.
+                report::cancelled(self, &item, began.elapsed());
+                self.abandon(&item.token, Some(SHORT_DELAY), false).await;
+            }
+            InvocationEnd::Cancelled => {
+                // The item is deleted, or locked by another worker: the store is expected to answer with an error.
+                self.acknowledge(&item.token).await;
+                report::cancelled(self, &item, began.elapsed());
+            }
+            InvocationEnd::Aborted => {}
+        }
+        drop(lock);
     }
 
-    /// Name and version of the instance's orchestration: from memory if it is warm, else from the store.
-    async fn orchestration_of(&self, item: &ActivityItem) -> (String, String) {
-        if let Some(facts) = self.node.warm.facts_of(&item.instance, item.execution_id, item.id) {
-            return (facts.name.clone(), facts.version.clone());
+    /// The orchestration that scheduled the activity: as fetched, from memory if it is warm, else from the store.
+    async fn orchestration_of(&self, item: &ActivityItem) -> OrchestrationName {
+        if let Some(orchestration) = &item.orchestration {
+            return orchestration.clone();
         }
-        match self.node.store.read_orchestration_name(&item.instance).await {
-            Ok(Some(found)) => found,
-            Ok(None) => (UNKNOWN.to_owned(), UNKNOWN.to_owned()),
-            Err(error) => {
-                tracing::debug!(target: "everturn::runtime::worker", instance_id = %item.instance, %error,
-                    "the orchestration of an activity could not be read");
-                (UNKNOWN.to_owned(), UNKNOWN.to_owned())
-            }
+        if let Some(start) = self.node.warm.start_of(&item.instance, item.execution_id, item.id) {
+            return OrchestrationName { name: start.name.clone(), version: start.version_text().to_owned() };
         }
+        let read = self.node.store.read_orchestration_name(&item.instance).await;
+        let found = read.unwrap_or_else(|error| {
+            tracing::debug!(target: "everturn::runtime::worker", instance_id = %item.instance, %error,
+                "reading the orchestration of an activity failed; the activity sees it as unknown");
+            None
+        });
+        found.unwrap_or_else(|| OrchestrationName { name: UNKNOWN.to_owned(), version: UNKNOWN.to_owned() })
     }
 
     async fn store_outcome(&self, item: &ActivityItem, result: Result<String, String>, began: Instant) {
-        let result = within_limit(result, self.node.store.payload_bytes_max());
-        let told = result.as_ref().map(String::len).map_err(String::clone);
+        let result = within_limit(result, self.node.store.limits().payload_bytes_max);
+        let reported = result.as_ref().map(String::len).map_err(String::clone);
         let completion = item.completion(result.map_err(ErrorDetails::activity_failed));
-        match self.node.store.ack_work_item(&item.token, Some(completion)).await {
+        let settlement = Settlement::end(&item.token, Some(completion.into()));
+        match self.node.store.settle_work(&settlement).await {
             Ok(()) => {
-                report::ended(self, item, told.as_ref().copied().map_err(String::as_str), began.elapsed());
+                report::ended(
+                    self,
+                    item,
+                    reported.as_ref().copied().map_err(String::as_str),
+                    began.elapsed(),
+                );
             }
             Err(error) => {
                 report::not_stored(self, item, &error, began.elapsed());
@@ -163,8 +156,8 @@ impl Slot {
         }
     }
 
-    /// Answers an activity that was tried too often with its failure.
-    async fn poison(&self, item: ActivityItem) {
+    /// Stores the failure of an activity that was tried too often.
+    pub(super) async fn fail_poisoned(&self, item: ActivityItem) {
         let details = ErrorDetails::Poison {
             attempt_count: item.attempt_count,
             max_attempts: self.node.options.max_attempts,
@@ -177,20 +170,21 @@ impl Slot {
             // Work items always have a JSON form; an empty text would only make the record poorer.
             message: serde_json::to_string(&item.as_work_item()).unwrap_or_default(),
         }
-        .cut_to(self.node.store.payload_bytes_max());
+        .cut_to(self.node.store.limits().payload_bytes_max);
         let completion = item.completion(Err(details.clone()));
-        match self.node.store.ack_work_item(&item.token, Some(completion)).await {
+        let settlement = Settlement::end(&item.token, Some(completion.into()));
+        match self.node.store.settle_work(&settlement).await {
             Ok(()) => report::poisoned(self, &item, &details),
             Err(error) => {
                 tracing::warn!(target: "everturn::runtime::worker", worker_id = %self.worker_id,
-                    lock_token = %item.token, %error, "the failure of an activity could not be stored");
+                    lock_token = %item.token, %error, "storing the failure of an activity failed; abandoning its lock");
                 self.abandon(&item.token, Some(SHORT_DELAY), false).await;
             }
         }
     }
 }
 
-/// A result or error text above the limit is recorded as a failure that says so.
+/// Replaces a result or error above the limit by an error that says so.
 fn within_limit(result: Result<String, String>, bytes_max: usize) -> Result<String, String> {
     let bytes = match &result {
         Ok(text) | Err(text) => text.len(),

@@ -1,4 +1,4 @@
-//! Running the user's function, and stopping it when it is no longer wanted.
+//! Running the user's activity function, and stopping it when it is cancelled.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -10,68 +10,68 @@ use tokio_util::sync::CancellationToken;
 
 use super::super::activity_context::ActivityContext;
 use super::super::activity_handler::ActivityHandler;
-use super::super::catch_panic::caught;
+use super::super::catch_panic::catch_panic;
 use super::super::shutdown::SlotAlive;
 
 /// How an invocation ended.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Ended {
+pub(super) enum InvocationEnd {
     /// It returned, or panicked.
-    With(Result<String, String>),
-    /// It was no longer wanted; what it returned does not count.
-    Withdrawn,
-    /// The async runtime is going down under it.
-    Dropped,
+    Returned(Result<String, String>),
+    /// It was cancelled; what it returned does not count.
+    Cancelled,
+    /// The async runtime shut down and aborted it.
+    Aborted,
 }
 
-/// How an activity is told that it is no longer wanted.
-pub(crate) struct Withdrawal<'a> {
-    pub(crate) signal: &'a CancellationToken,
-    /// How long it may go on.
-    pub(crate) grace: Duration,
-    /// Called when its grace begins.
-    pub(crate) tell: &'a (dyn Fn() + Send + Sync),
+/// When and how an invocation is cancelled.
+pub(super) struct InvocationLimits<'a> {
+    pub(super) cancelled: &'a CancellationToken,
+    /// How long it may go on after that.
+    pub(super) grace: Duration,
+    /// Called when the grace period begins.
+    pub(super) on_cancel: &'a (dyn Fn() + Send + Sync),
 }
 
-/// Runs an activity as a task of its own, so that code that does not yield holds up nobody else.
+/// Runs an activity as a task of its own, so that code that does not yield does not block the slot.
 ///
-/// When it is withdrawn, the activity gets its grace to end by itself, then it is aborted.
-pub(crate) async fn invoke(
+/// A cancelled activity may end by itself within the grace period, then it is aborted.
+pub(super) async fn invoke(
     alive: &SlotAlive,
     handler: Arc<dyn ActivityHandler>,
     context: ActivityContext,
     input: String,
-    withdrawal: Withdrawal<'_>,
-) -> Ended {
+    limits: InvocationLimits<'_>,
+) -> InvocationEnd {
     let activity = async move {
-        caught(handler.invoke(context, input))
+        catch_panic(handler.invoke(context, input))
             .await
             .unwrap_or_else(|payload| Err(failure_text(payload.as_ref())))
     };
     let mut task = AbortOnDrop(alive.spawn(activity));
     tokio::select! {
         biased;
-        // First, because whatever a withdrawn activity returns may only be its answer to the signal.
-        () = withdrawal.signal.cancelled() => {
-            // The activity's own token hangs on this one, so the code knows already.
-            (withdrawal.tell)();
-            if let Err(_elapsed) = tokio::time::timeout(withdrawal.grace, &mut task.0).await {
+        // First, because what a cancelled activity returns may only be its reaction to the signal.
+        () = limits.cancelled.cancelled() => {
+            // The activity's own token is a child of this one, so the code has the signal already.
+            (limits.on_cancel)();
+            if let Err(_elapsed) = tokio::time::timeout(limits.grace, &mut task.0).await {
                 tracing::debug!(target: "everturn::runtime", "cancelled activity is aborted after its grace period");
             }
-            Ended::Withdrawn
+            InvocationEnd::Cancelled
         }
         ended = &mut task.0 => match ended {
-            Ok(result) => Ended::With(result),
+            Ok(result) => InvocationEnd::Returned(result),
             Err(error) => match error.try_into_panic() {
-                // A panic outside the function itself: in the destructors of its future.
-                Ok(payload) => Ended::With(Err(failure_text(payload.as_ref()))),
-                Err(_cancelled) => Ended::Dropped,
+                // A panic outside the function itself: in a destructor of its future.
+                Ok(payload) => InvocationEnd::Returned(Err(failure_text(payload.as_ref()))),
+                Err(_cancelled) => InvocationEnd::Aborted,
             },
         },
     }
 }
 
-/// The failure that a panic is recorded as.
+/// The error that records a panic.
 fn failure_text(payload: &(dyn Any + Send)) -> String {
     match panic_text(payload) {
         Some(text) => format!("activity panicked: {text}"),
@@ -79,7 +79,7 @@ fn failure_text(payload: &(dyn Any + Send)) -> String {
     }
 }
 
-/// A task that does not outlive whoever waits for it.
+/// A task that is aborted when its owner is dropped.
 struct AbortOnDrop<T>(JoinHandle<T>);
 
 impl<T> Drop for AbortOnDrop<T> {

@@ -1,15 +1,15 @@
-//! What is counted and logged of an activity. It is counted once, when it is settled what becomes of it.
+//! The metrics and log lines of an activity. An attempt is counted once, when the worker is done with it.
 
 use std::time::Duration;
 
 use everturn_core::ErrorDetails;
 
-use super::Slot;
+use super::WorkerSlot;
 use super::activity::ActivityItem;
 use crate::runtime::observability::ActivityOutcome;
 
-/// Emits one line of an activity; a level is part of a call site, so this cannot be a function.
-macro_rules! line {
+/// Emits one line of an activity. A macro, because the level is part of the call site.
+macro_rules! log_activity {
     ($level:ident, $slot:expr, $item:expr, $($field:tt)*) => {
         tracing::$level!(
             target: "everturn::runtime",
@@ -24,20 +24,28 @@ macro_rules! line {
     };
 }
 
-pub(super) fn started(slot: &Slot, item: &ActivityItem) {
-    line!(debug, slot, item, "Activity started");
+pub(super) fn started(slot: &WorkerSlot, item: &ActivityItem) {
+    log_activity!(debug, slot, item, "Activity started");
 }
 
-/// The outcome of an activity that ended by itself is stored.
-pub(super) fn ended(slot: &Slot, item: &ActivityItem, result: Result<usize, &str>, took: Duration) {
+/// The outcome of an activity is stored.
+pub(super) fn ended(slot: &WorkerSlot, item: &ActivityItem, result: Result<usize, &str>, took: Duration) {
     let duration_ms = took.as_millis() as u64;
     let outcome = match result {
         Ok(result_size) => {
-            line!(debug, slot, item, outcome = "success", duration_ms, result_size, "Activity completed");
+            log_activity!(
+                debug,
+                slot,
+                item,
+                outcome = "success",
+                duration_ms,
+                result_size,
+                "Activity completed"
+            );
             ActivityOutcome::Success
         }
         Err(error) => {
-            line!(warn, slot, item, outcome = "app_error", duration_ms, error_type = "application", %error,
+            log_activity!(warn, slot, item, outcome = "app_error", duration_ms, error_type = "application", %error,
                 "Activity failed (application error)");
             ActivityOutcome::AppError
         }
@@ -45,9 +53,9 @@ pub(super) fn ended(slot: &Slot, item: &ActivityItem, result: Result<usize, &str
     count(slot, item, outcome, took);
 }
 
-/// An activity is no longer wanted and may still end by itself.
-pub(super) fn grace_begins(slot: &Slot, item: &ActivityItem, grace: Duration) {
-    line!(
+/// An activity was cancelled and may still end by itself.
+pub(super) fn grace_begins(slot: &WorkerSlot, item: &ActivityItem, grace: Duration) {
+    log_activity!(
         info,
         slot,
         item,
@@ -56,9 +64,9 @@ pub(super) fn grace_begins(slot: &Slot, item: &ActivityItem, grace: Duration) {
     );
 }
 
-/// A cancelled activity is off the queue.
-pub(super) fn cancelled(slot: &Slot, item: &ActivityItem, took: Duration) {
-    line!(
+/// A cancelled activity has ended.
+pub(super) fn cancelled(slot: &WorkerSlot, item: &ActivityItem, took: Duration) {
+    log_activity!(
         debug,
         slot,
         item,
@@ -71,29 +79,29 @@ pub(super) fn cancelled(slot: &Slot, item: &ActivityItem, took: Duration) {
 
 /// The outcome of an activity could not be stored.
 pub(super) fn not_stored(
-    slot: &Slot,
+    slot: &WorkerSlot,
     item: &ActivityItem,
     error: &everturn_provider::ProviderError,
     took: Duration,
 ) {
-    line!(warn, slot, item, outcome = "infra_error", error_type = "infrastructure", %error,
-        "the outcome of an activity could not be stored, it is given back");
+    log_activity!(warn, slot, item, outcome = "infra_error", error_type = "infrastructure", %error,
+        "storing the outcome of an activity failed; abandoning its lock, the activity runs again");
     count(slot, item, ActivityOutcome::InfraError, took);
 }
 
-/// An activity was given up.
-pub(super) fn poisoned(slot: &Slot, item: &ActivityItem, details: &ErrorDetails) {
-    line!(error, slot, item, error_type = details.category(), error = %details.display_message(),
+/// The failure of a poisoned activity is stored.
+pub(super) fn poisoned(slot: &WorkerSlot, item: &ActivityItem, details: &ErrorDetails) {
+    log_activity!(error, slot, item, error_type = details.category(), error = %details.display_message(),
         "Activity failed");
     if let Some(metrics) = &slot.node.metrics {
         metrics.record_activity_poison();
     }
 }
 
-/// This runtime has no handler of that name.
-pub(super) fn unregistered(slot: &Slot, item: &ActivityItem, backoff: Duration) {
+/// This runtime has no handler of the activity's name.
+pub(super) fn unregistered(slot: &WorkerSlot, item: &ActivityItem, backoff: Duration) {
     let max_attempts = slot.node.options.max_attempts;
-    line!(
+    log_activity!(
         warn,
         slot,
         item,
@@ -101,11 +109,11 @@ pub(super) fn unregistered(slot: &Slot, item: &ActivityItem, backoff: Duration) 
         max_attempts,
         remaining_attempts = max_attempts.saturating_sub(item.attempt_count),
         backoff_secs = backoff.as_secs_f64(),
-        "Activity not registered, giving it back"
+        "Activity not registered, abandoning its lock"
     );
 }
 
-fn count(slot: &Slot, item: &ActivityItem, outcome: ActivityOutcome, took: Duration) {
+fn count(slot: &WorkerSlot, item: &ActivityItem, outcome: ActivityOutcome, took: Duration) {
     if let Some(metrics) = &slot.node.metrics {
         metrics.activity_ended(&item.name, outcome, item.tag.as_deref(), took);
     }

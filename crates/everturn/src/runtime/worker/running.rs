@@ -1,4 +1,4 @@
-//! The activities that run in this process, so that their cancellation reaches them at once.
+//! The activities that run in this process, so that a committed cancellation reaches them at once.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,48 +11,49 @@ type ActivityKey = (String, u64, u64);
 
 /// The activities under way; cheap to clone.
 #[derive(Clone, Default)]
-pub(crate) struct RunningActivities(Arc<Mutex<Running>>);
+pub(crate) struct RunningActivities(Arc<Mutex<RunningTokens>>);
 
 #[derive(Default)]
-struct Running {
-    /// The same id may run twice: its instance was deleted and made again while the first still ran.
+struct RunningTokens {
+    /// One key can have several tokens: its instance was deleted and created again while the first activity still ran.
     tokens: HashMap<ActivityKey, Vec<(u64, CancellationToken)>>,
     next_id: u64,
+    /// Cancelled activities that were not running here.
     unmet: HashSet<ActivityKey>,
     unmet_by_age: VecDeque<ActivityKey>,
 }
 
-/// An activity's place among the running, given up when dropped.
+/// A registered activity, unregistered when dropped.
 pub(crate) struct RunningGuard {
     key: ActivityKey,
     id: u64,
     running: RunningActivities,
-    /// Whether an activity of this name was withdrawn a moment ago. It may have been another of the same name, so
-    /// only the store can tell.
+    /// Whether an activity with this key was cancelled before it was registered. It may have been that of a deleted
+    /// instance with the same id, so only the store can tell.
     pub(crate) is_doubtful: bool,
 }
 
 impl RunningActivities {
-    /// Registers an activity; `withdrawn` is cancelled when a committed turn no longer wants it.
+    /// Registers an activity. `cancelled` is cancelled when a committed turn no longer wants the activity.
     pub(crate) fn register(
         &self,
         instance: &str,
         execution_id: u64,
         activity_id: u64,
-        withdrawn: CancellationToken,
+        cancelled: CancellationToken,
     ) -> RunningGuard {
         let key = (instance.to_owned(), execution_id, activity_id);
         let mut running = self.running();
         let id = running.next_id;
         running.next_id += 1;
-        running.tokens.entry(key.clone()).or_default().push((id, withdrawn));
+        running.tokens.entry(key.clone()).or_default().push((id, cancelled));
         let is_doubtful = !running.unmet.is_empty() && running.unmet.contains(&key);
         drop(running);
         RunningGuard { key, id, running: self.clone(), is_doubtful }
     }
 
-    /// Tells these activities that they are no longer wanted. Only after the commit that says so.
-    pub(crate) fn withdraw(&self, activities: &[ScheduledActivityIdentifier]) {
+    /// Cancels these activities. Call it only after the commit that cancels them is durable.
+    pub(crate) fn cancel(&self, activities: &[ScheduledActivityIdentifier]) {
         if activities.is_empty() {
             return;
         }
@@ -69,12 +70,12 @@ impl RunningActivities {
         }
     }
 
-    fn running(&self) -> MutexGuard<'_, Running> {
+    fn running(&self) -> MutexGuard<'_, RunningTokens> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Running {
+impl RunningTokens {
     fn remember_unmet(&mut self, key: ActivityKey) {
         if self.unmet.insert(key.clone()) {
             self.unmet_by_age.push_back(key);
@@ -108,20 +109,20 @@ mod tests {
     }
 
     #[test]
-    fn withdrawal_reaches_the_activity_it_names_and_no_other() {
+    fn cancellation_reaches_the_activity_it_names_and_no_other() {
         let running = RunningActivities::default();
         let (two, three) = (CancellationToken::new(), CancellationToken::new());
         let _two = running.register("i", 1, 2, two.clone());
         let _three = running.register("i", 1, 3, three.clone());
-        running.withdraw(&[named(2)]);
+        running.cancel(&[named(2)]);
         assert!(two.is_cancelled());
         assert!(!three.is_cancelled());
     }
 
     #[test]
-    fn withdrawal_before_the_beginning_leaves_a_doubt() {
+    fn an_activity_cancelled_before_it_was_registered_is_doubtful() {
         let running = RunningActivities::default();
-        running.withdraw(&[named(2)]);
+        running.cancel(&[named(2)]);
         let token = CancellationToken::new();
         assert!(running.register("i", 1, 2, token.clone()).is_doubtful);
         assert!(!token.is_cancelled());
@@ -129,17 +130,17 @@ mod tests {
     }
 
     #[test]
-    fn unmet_withdrawals_are_bounded() {
+    fn unmet_cancellations_are_bounded() {
         let running = RunningActivities::default();
         for id in 0..=MAX_UNMET_WITHDRAWALS as u64 {
-            running.withdraw(&[named(id)]);
+            running.cancel(&[named(id)]);
         }
         assert!(!running.register("i", 1, 0, CancellationToken::new()).is_doubtful);
         assert!(running.register("i", 1, 1, CancellationToken::new()).is_doubtful);
     }
 
     #[test]
-    fn an_activity_that_ended_is_forgotten() {
+    fn an_activity_that_ended_is_unregistered() {
         let running = RunningActivities::default();
         drop(running.register("i", 1, 2, CancellationToken::new()));
         assert!(running.running().tokens.is_empty());

@@ -1,4 +1,4 @@
-//! What is counted about activities.
+//! The metrics of activities.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ impl MetricsProvider {
         match outcome {
             ActivityOutcome::Success => bump(&self.counters.activity_success),
             ActivityOutcome::AppError => bump(&self.counters.activity_app_errors),
-            // These two have metrics of their own, which are recorded beside this one; cancelled ones have no counter.
+            // The two errors have metrics of their own, which are recorded beside this one; cancelled ones have no counter.
             ActivityOutcome::InfraError | ActivityOutcome::ConfigError | ActivityOutcome::Cancelled => {}
         }
         counter!(
@@ -36,7 +36,7 @@ impl MetricsProvider {
         .increment(1);
     }
 
-    /// `everturn_activity_duration_seconds`: how long an attempt at an activity took.
+    /// `everturn_activity_duration_seconds`: duration of an attempt at an activity.
     pub fn record_activity_duration(
         &self,
         name: &str,
@@ -53,38 +53,27 @@ impl MetricsProvider {
         .record(took);
     }
 
-    /// `everturn_activity_infrastructure_errors_total`: the engine or its store failed an activity.
+    /// `everturn_activity_infrastructure_errors_total`: an activity failed because of the engine or the store.
     pub fn record_activity_infrastructure_error(&self, name: &str) {
         bump(&self.counters.activity_infra_errors);
         counter!("everturn_activity_infrastructure_errors_total", "activity_name" => name.to_owned())
             .increment(1);
     }
 
-    /// `everturn_activity_configuration_errors_total`: an activity failed for its set-up.
+    /// `everturn_activity_configuration_errors_total`: an activity failed because of its configuration.
     pub fn record_activity_configuration_error(&self, name: &str) {
         bump(&self.counters.activity_config_errors);
         counter!("everturn_activity_configuration_errors_total", "activity_name" => name.to_owned())
             .increment(1);
     }
 
-    /// `everturn_activity_poison_total`: an activity was given up.
+    /// `everturn_activity_poison_total`: an activity failed because it was tried too often.
     pub fn record_activity_poison(&self) {
         bump(&self.counters.activity_poison);
         counter!("everturn_activity_poison_total").increment(1);
     }
 
-    /// `everturn_worker_dispatcher_items_fetched`: a worker took an activity.
-    pub fn record_worker_dispatcher_item_fetched(&self) {
-        bump(&self.counters.worker_dispatcher_items_fetched);
-        counter!("everturn_worker_dispatcher_items_fetched").increment(1);
-    }
-
-    /// `everturn_worker_dispatcher_execution_duration_ms`: how long a worker was busy with an activity.
-    pub fn record_worker_dispatcher_execution_duration(&self, took: Duration) {
-        histogram!("everturn_worker_dispatcher_execution_duration_ms").record(took.as_secs_f64() * 1e3);
-    }
-
-    /// Everything that is counted when an attempt at an activity ends so.
+    /// Records the end of an attempt at an activity in all its metrics.
     pub(crate) fn activity_ended(
         &self,
         name: &str,
@@ -92,7 +81,7 @@ impl MetricsProvider {
         tag: Option<&str>,
         took: Duration,
     ) {
-        // Attempts are the provider's to count, retries are the orchestration's: neither is known here.
+        // Retries are scheduled by the orchestration, so the worker does not know their number.
         self.record_activity_execution(name, outcome, 0, tag);
         self.record_activity_duration(name, outcome, tag, took);
         match outcome {

@@ -1,7 +1,7 @@
-//! Counting what a runtime does.
+//! The metrics of a runtime.
 //!
-//! Each `record_*` method is one metric: it goes through the `metrics` facade, and if the snapshot has a counter of it,
-//! that counter grows by one.
+//! Each `record_*` method is one metric: it is sent to the `metrics` facade, and increments its counter in the snapshot if
+//! it has one.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,13 +9,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use metrics::gauge;
 
 use super::ObservabilityConfig;
-use super::snapshot::{Counters, MetricsSnapshot};
+use super::snapshot::{MetricCounters, MetricsSnapshot};
 
 mod activities;
 mod orchestrations;
 mod storage;
 
-/// Counts what a runtime does.
+/// The metrics of a runtime, sent to the `metrics` facade and counted for [`snapshot`](Self::snapshot).
 ///
 /// ```
 /// use everturn::runtime::observability::{InitiatedBy, MetricsProvider, ObservabilityConfig};
@@ -27,23 +27,23 @@ mod storage;
 /// ```
 #[derive(Debug, Default)]
 pub struct MetricsProvider {
-    counters: Counters,
+    counters: MetricCounters,
     orchestrator_queue_depth: AtomicU64,
     worker_queue_depth: AtomicU64,
-    /// Under one lock with its gauge, so that the last value set is the last one shown.
+    /// Locked while its gauge is set, so that the gauge shows the latest value.
     active_orchestrations: Mutex<u64>,
 }
 
 impl MetricsProvider {
-    /// Begins to count, at zero.
+    /// Metrics with all counters at zero.
     ///
     /// # Errors
-    /// None today; a reporter that must connect somewhere could fail.
+    /// None today. A later exporter that connects to a server may fail.
     pub fn new(_config: &ObservabilityConfig) -> Result<Self, String> {
         Ok(Self::default())
     }
 
-    /// What was counted so far.
+    /// The counters so far.
     pub fn snapshot(&self) -> MetricsSnapshot {
         self.counters.snapshot()
     }
@@ -56,7 +56,7 @@ impl MetricsProvider {
         gauge!("everturn_worker_queue_depth").set(worker_queue as f64);
     }
 
-    /// The depths last set: orchestrator queue, worker queue.
+    /// The depths that were set last: orchestrator queue, worker queue.
     pub fn get_queue_depths(&self) -> (u64, u64) {
         (
             self.orchestrator_queue_depth.load(Ordering::Relaxed),
@@ -64,23 +64,23 @@ impl MetricsProvider {
         )
     }
 
-    /// One more instance is under way.
+    /// Adds one to the running instances.
     pub fn increment_active_orchestrations(&self) {
         self.change_active_orchestrations(|active| active.saturating_add(1));
     }
 
-    /// One instance has ended.
+    /// Subtracts one from the running instances.
     pub fn decrement_active_orchestrations(&self) {
-        // Another node may have counted its start: never below zero.
+        // Another node may have counted the start, so this can be 0 already.
         self.change_active_orchestrations(|active| active.saturating_sub(1));
     }
 
-    /// Sets how many instances are under way.
+    /// Sets the number of running instances.
     pub fn set_active_orchestrations(&self, active: u64) {
         self.change_active_orchestrations(|_| active);
     }
 
-    /// How many instances are under way.
+    /// The number of running instances.
     pub fn get_active_orchestrations(&self) -> u64 {
         *self.active_orchestrations()
     }

@@ -1,4 +1,4 @@
-//! What is counted about orchestrations.
+//! The metrics of orchestrations.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ impl MetricsProvider {
         .increment(1);
     }
 
-    /// `everturn_orchestration_completions_total`: an execution ended after so many turns.
+    /// `everturn_orchestration_completions_total`: an execution ended after `turns` turns.
     pub fn record_orchestration_completion(
         &self,
         name: &str,
@@ -43,7 +43,7 @@ impl MetricsProvider {
         .increment(1);
     }
 
-    /// `everturn_orchestration_duration_seconds`: how long an execution's last turn took.
+    /// `everturn_orchestration_duration_seconds`: duration of an execution's last turn.
     pub fn record_orchestration_duration(
         &self,
         name: &str,
@@ -60,13 +60,13 @@ impl MetricsProvider {
         .record(took);
     }
 
-    /// `everturn_orchestration_turns`: how many turns an execution took.
+    /// `everturn_orchestration_turns`: number of turns of an execution.
     pub fn record_orchestration_turns(&self, name: &str, turns: u64) {
         histogram!("everturn_orchestration_turns", "orchestration_name" => name.to_owned())
             .record(turns as f64);
     }
 
-    /// `everturn_orchestration_history_size`: how many events an execution has.
+    /// `everturn_orchestration_history_size`: number of events of an execution.
     pub fn record_orchestration_history_size(&self, name: &str, events: u64) {
         histogram!("everturn_orchestration_history_size", "orchestration_name" => name.to_owned())
             .record(events as f64);
@@ -89,7 +89,7 @@ impl MetricsProvider {
         .increment(1);
     }
 
-    /// `everturn_orchestration_infrastructure_errors_total`: the engine or its store failed an execution.
+    /// `everturn_orchestration_infrastructure_errors_total`: an execution failed because of the engine or the store.
     pub fn record_orchestration_infrastructure_error(&self, name: &str, error_category: &'static str) {
         bump(&self.counters.orch_infrastructure_errors);
         counter!(
@@ -100,7 +100,7 @@ impl MetricsProvider {
         .increment(1);
     }
 
-    /// `everturn_orchestration_configuration_errors_total`: an execution's code does not fit its history.
+    /// `everturn_orchestration_configuration_errors_total`: an execution failed because its code does not match its history.
     pub fn record_orchestration_configuration_error(&self, name: &str, error_category: &'static str) {
         bump(&self.counters.orch_configuration_errors);
         counter!(
@@ -111,7 +111,7 @@ impl MetricsProvider {
         .increment(1);
     }
 
-    /// `everturn_orchestration_continue_as_new_total`: an execution made way for its successor.
+    /// `everturn_orchestration_continue_as_new_total`: an execution continued as new.
     pub fn record_orchestration_continue_as_new(&self, name: &str, execution_id: u64) {
         bump(&self.counters.orch_continue_as_new);
         counter!(
@@ -122,54 +122,13 @@ impl MetricsProvider {
         .increment(1);
     }
 
-    /// `everturn_orchestration_poison_total`: an instance was given up.
+    /// `everturn_orchestration_poison_total`: an instance failed because its messages were tried too often.
     pub fn record_orchestration_poison(&self) {
         bump(&self.counters.orch_poison);
         counter!("everturn_orchestration_poison_total").increment(1);
     }
 
-    /// `everturn_suborchestration_calls_total`: a child was called.
-    pub fn record_suborchestration_call(&self, parent: &str, child: &str, outcome: CompletionStatus) {
-        bump(&self.counters.suborchestration_calls);
-        counter!(
-            "everturn_suborchestration_calls_total",
-            "parent_orchestration" => parent.to_owned(),
-            "child_orchestration" => child.to_owned(),
-            "outcome" => outcome.as_str()
-        )
-        .increment(1);
-    }
-
-    /// `everturn_suborchestration_duration_seconds`: how long a child took.
-    pub fn record_suborchestration_duration(
-        &self,
-        parent: &str,
-        child: &str,
-        outcome: CompletionStatus,
-        took: Duration,
-    ) {
-        histogram!(
-            "everturn_suborchestration_duration_seconds",
-            "parent_orchestration" => parent.to_owned(),
-            "child_orchestration" => child.to_owned(),
-            "outcome" => outcome.as_str()
-        )
-        .record(took);
-    }
-
-    /// `everturn_orchestration_dispatcher_items_fetched`: a dispatcher took a batch.
-    pub fn record_orchestration_dispatcher_item_fetched(&self) {
-        bump(&self.counters.orch_dispatcher_items_fetched);
-        counter!("everturn_orchestration_dispatcher_items_fetched").increment(1);
-    }
-
-    /// `everturn_orchestration_dispatcher_processing_duration_ms`: how long a batch took.
-    pub fn record_orchestration_dispatcher_processing_duration(&self, took: Duration) {
-        histogram!("everturn_orchestration_dispatcher_processing_duration_ms")
-            .record(took.as_secs_f64() * 1e3);
-    }
-
-    /// Everything that is counted when an execution fails with these details.
+    /// Records the failure of an execution in all its metrics.
     pub(crate) fn orchestration_failed(&self, name: &str, version: &str, details: &ErrorDetails) {
         self.record_orchestration_failure(name, version, details);
         match FailureType::of(details) {

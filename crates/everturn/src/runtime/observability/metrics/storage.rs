@@ -1,4 +1,4 @@
-//! What is counted about the provider.
+//! The metrics of the store.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::runtime::observability::labels::provider_error_type;
 use crate::runtime::observability::snapshot::bump;
 
 impl MetricsProvider {
-    /// `everturn_provider_operation_duration_seconds`: an operation of the provider ended.
+    /// `everturn_provider_operation_duration_seconds`: an operation of the store ended.
     pub fn record_provider_operation(&self, operation: &'static str, succeeded: bool, took: Duration) {
         histogram!(
             "everturn_provider_operation_duration_seconds",
@@ -20,7 +20,7 @@ impl MetricsProvider {
         .record(took);
     }
 
-    /// `everturn_provider_errors_total`: an operation of the provider failed.
+    /// `everturn_provider_errors_total`: an operation of the store failed.
     pub fn record_provider_error(&self, operation: &'static str, error: &ProviderError) {
         bump(&self.counters.provider_errors);
         counter!(

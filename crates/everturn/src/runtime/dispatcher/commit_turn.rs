@@ -1,0 +1,161 @@
+//! Committing a turn: retried while the lock is held, and reported only once it is durable.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use everturn_core::{Event, WorkItem};
+use everturn_provider::store::{ExecutionRead, Stamp, Store, TurnCommit};
+use everturn_provider::{ProviderError, ScheduledActivityIdentifier};
+
+use super::super::retrying::RetryBackoff;
+use super::super::warm_cache::CheckInSlot;
+use super::super::worker::running::RunningActivities;
+use super::execution_update::update_of_delta;
+use super::locked_instance::LockedInstance;
+use super::parent_execution::fill_in_parent_executions;
+
+/// What a turn changes.
+#[derive(Default)]
+pub(super) struct TurnEffects {
+    pub(super) history_delta: Vec<Event>,
+    pub(super) worker_items: Vec<WorkItem>,
+    pub(super) orchestrator_items: Vec<WorkItem>,
+    /// Schedule ids of activities that are no longer wanted.
+    pub(super) cancelled_activities: Vec<u64>,
+}
+
+/// How a commit ended.
+#[derive(Debug)]
+pub(super) enum TurnCommitOutcome {
+    /// The turn is durable.
+    Durable,
+    /// The lock is lost or the history has moved on: another worker takes the turn.
+    GivenUp(ProviderError),
+    /// The store will never accept this turn.
+    Refused(ProviderError),
+}
+
+impl LockedInstance<'_> {
+    /// Commits a turn of `execution_id`, then tells the activities that it cancels. Returns the turn's events, too.
+    pub(super) async fn commit_turn(
+        &self,
+        execution_id: u64,
+        mut effects: TurnEffects,
+        stamp: Stamp,
+        warm_slot: Option<Arc<CheckInSlot>>,
+    ) -> (TurnCommitOutcome, Vec<Event>) {
+        fill_in_parent_executions(self.node.store.as_ref(), &mut effects.orchestrator_items).await;
+        let cancelled = effects.cancelled_activities.into_iter();
+        let cancelled_activities: Vec<ScheduledActivityIdentifier> = cancelled
+            .map(|activity_id| ScheduledActivityIdentifier {
+                instance: self.instance.clone(),
+                execution_id,
+                activity_id,
+            })
+            .collect();
+        let after = Arc::new(AfterCommit {
+            running: self.node.running.clone(),
+            cancelled: cancelled_activities.clone(),
+            warm_slot,
+            is_durable: AtomicBool::new(false),
+        });
+        let check_in = Arc::clone(&after);
+        let mut commit = TurnCommit::new(&self.lock_token, execution_id);
+        commit.update = update_of_delta(&effects.history_delta);
+        commit.history_delta = effects.history_delta;
+        commit.worker_items = effects.worker_items.into_iter().map(Into::into).collect();
+        commit.orchestrator_items = effects.orchestrator_items.into_iter().map(Into::into).collect();
+        commit.cancelled_activities = cancelled_activities;
+        // A new execution builds on no commit of its own.
+        commit.base = self.base.filter(|_| execution_id == self.execution_id);
+        commit.stamp = Some(stamp);
+        commit.check_in = Some(Arc::new(move || check_in.check_in()));
+        let outcome = self.commit_while_locked(&commit, &after).await;
+        if matches!(outcome, TurnCommitOutcome::Durable) {
+            after.cancel_activities();
+        }
+        (outcome, commit.history_delta)
+    }
+
+    /// Tries a commit until it is durable, refused, or the lock is lost.
+    ///
+    /// An error does not prove that nothing was written: a commit that was tried before may itself be the reason why it
+    /// is refused now, so the store is asked for it.
+    async fn commit_while_locked(&self, commit: &TurnCommit, after: &AfterCommit) -> TurnCommitOutcome {
+        let store = self.node.store.as_ref();
+        let mut backoff = RetryBackoff::new();
+        let mut in_doubt = false;
+        loop {
+            let error = match store.commit_turn(commit).await {
+                Ok(()) => return TurnCommitOutcome::Durable,
+                Err(_) if after.is_durable() => return TurnCommitOutcome::Durable,
+                Err(error) => error,
+            };
+            if !error.is_retryable() {
+                if in_doubt && is_stored(store, commit).await {
+                    return TurnCommitOutcome::Durable;
+                }
+                let is_given_up = error.is_lock_lost() || error.is_history_moved();
+                return if is_given_up {
+                    TurnCommitOutcome::GivenUp(error)
+                } else {
+                    TurnCommitOutcome::Refused(error)
+                };
+            }
+            in_doubt = true;
+            let wait = backoff.next_wait();
+            tracing::warn!(target: "everturn::runtime", %error, retry_in_ms = wait.as_millis() as u64,
+                "committing a turn failed; retrying while its lock is held");
+            tokio::select! {
+                biased;
+                () = self.lock.lost() => {
+                    let stored = after.is_durable() || is_stored(store, commit).await;
+                    return if stored { TurnCommitOutcome::Durable } else { TurnCommitOutcome::GivenUp(error) };
+                }
+                () = tokio::time::sleep(wait) => {}
+            }
+        }
+    }
+}
+
+/// Returns true if the store has this turn: its last event is stored as this turn made it. A turn without events leaves
+/// no trace, so for it the answer is always false.
+async fn is_stored(store: &dyn Store, commit: &TurnCommit) -> bool {
+    let Some(last) = commit.history_delta.last() else { return false };
+    let read = ExecutionRead::of(&last.instance_id, commit.execution_id);
+    let stored = store.read_execution(&read).await;
+    stored.is_ok_and(|execution| execution.history.iter().rev().any(|event| event == last))
+}
+
+/// What follows a commit. The provider calls it the moment the commit is durable, because the turn may have to wait for
+/// its slot before it sees the answer.
+struct AfterCommit {
+    running: RunningActivities,
+    /// Activities that are no longer wanted.
+    cancelled: Vec<ScheduledActivityIdentifier>,
+    /// The execution to keep in memory, if it is worth keeping.
+    warm_slot: Option<Arc<CheckInSlot>>,
+    is_durable: AtomicBool,
+}
+
+impl AfterCommit {
+    /// Keeps the execution in memory. Only a provider that can lend it again calls this.
+    fn check_in(&self) {
+        if let Some(slot) = &self.warm_slot {
+            slot.check_in();
+        }
+        self.cancel_activities();
+    }
+
+    /// Cancels the activities that run in this process, once.
+    fn cancel_activities(&self) {
+        if !self.is_durable.swap(true, Ordering::SeqCst) {
+            self.running.cancel(&self.cancelled);
+        }
+    }
+
+    /// Returns true if the commit is known to be durable, whatever the store answered.
+    fn is_durable(&self) -> bool {
+        self.is_durable.load(Ordering::SeqCst)
+    }
+}

@@ -1,0 +1,156 @@
+//! Recording the failure of an instance whose turn cannot be committed, or is not tried again.
+
+use std::sync::Arc;
+
+use everturn_core::turn::{ExecutionIdentity, fail_from_outside};
+use everturn_core::{ErrorDetails, Event, ExecutionStatus, WorkItem};
+use everturn_provider::store::{ExecutionRead, StoredExecution};
+use tokio::time::Instant;
+
+use super::commit_turn::{TurnCommitOutcome, TurnEffects};
+use super::duplicate_start::{ignored_start_notices, split_messages};
+use super::execution_start::ExecutionStart;
+use super::execution_state::{ExecutionEnd, ExecutionState};
+use super::locked_instance::LockedInstance;
+use super::poison::{PoisonFacts, PoisonedTurn, poison_record, unreadable_history_record};
+use super::run_turn::NodeTime;
+use super::turn_report::TurnReport;
+
+/// Fails an execution whose turn cannot be committed. `start` is its start event if nothing of it is stored yet.
+///
+/// If the failure cannot be committed either, the lock expires and the messages return to the queue.
+pub(super) async fn record_failure(
+    locked: LockedInstance<'_>,
+    mut report: TurnReport,
+    start: Option<Event>,
+    notices: Vec<WorkItem>,
+    details: ErrorDetails,
+) {
+    let node = locked.node;
+    let execution_id = report.execution_id;
+    let stored = if start.is_some() {
+        Ok(StoredExecution::default())
+    } else {
+        node.store.read_execution(&ExecutionRead::of(&locked.instance, execution_id)).await
+    };
+    let history = match stored {
+        Ok(execution) => execution.history,
+        Err(error) => return locked.warn_not_committed(execution_id, &error),
+    };
+    let identity = ExecutionIdentity {
+        instance: locked.instance.clone(),
+        execution_id,
+        orchestration_name: report.start.name.clone(),
+        orchestration_version: report.start.version_text().to_owned(),
+    };
+    let payload_bytes_max = node.store.limits().payload_bytes_max;
+    let failure = fail_from_outside(&identity, &history, start, details, payload_bytes_max, &NodeTime(node));
+    report.event_count = history.len() + failure.history_delta.len();
+    let mut orchestrator_items = failure.orchestrator_items;
+    orchestrator_items.extend(notices);
+    let effects = TurnEffects {
+        history_delta: failure.history_delta,
+        worker_items: Vec::new(),
+        orchestrator_items,
+        cancelled_activities: failure.cancelled_activities,
+    };
+    match locked.commit_turn(execution_id, effects, node.new_stamp(), None).await {
+        (TurnCommitOutcome::Durable, history_delta) => report.committed(&locked, &history_delta),
+        (TurnCommitOutcome::GivenUp(error) | TurnCommitOutcome::Refused(error), _) => {
+            locked.warn_not_committed(execution_id, &error);
+        }
+    }
+}
+
+/// Fails an instance whose messages were tried too often.
+pub(super) async fn record_poison(locked: LockedInstance<'_>, poisoned: PoisonedTurn) {
+    let PoisonedTurn { state, version, messages, history_error, turns } = poisoned;
+    let (node, began) = (locked.node, Instant::now());
+    if history_error.is_some() && has_terminal_history(&locked).await {
+        // A message could not be read, and the instance needs none any more.
+        return locked.acknowledge(Vec::new()).await;
+    }
+    // Work items always have a JSON form; an empty text would only make the record poorer.
+    let messages_json = serde_json::to_string(&messages).unwrap_or_default();
+    let split = split_messages(&locked.instance, messages, state.has_history);
+    let facts = PoisonFacts {
+        instance: &locked.instance,
+        execution_id: locked.execution_id,
+        version: &version,
+        state: &state,
+        start: split.start.as_ref(),
+        messages_json,
+        attempt_count: locked.attempt_count,
+        max_attempts: node.options.max_attempts,
+        payload_bytes_max: node.store.limits().payload_bytes_max,
+        now_ms: node.clock().wall_ms(),
+    };
+    let record = match &history_error {
+        Some(error) => Some(unreadable_history_record(&facts, error)),
+        None => poison_record(&facts),
+    };
+    let mut notices = ignored_start_notices(&locked.instance, &split.ignored, false, state.parent());
+    let Some(record) = record else {
+        return locked.acknowledge(notices).await;
+    };
+    notices.splice(0..0, record.notices);
+    let start = record.history_delta.iter().find_map(ExecutionStart::from_event).map(Arc::new);
+    let unknown = || Arc::new(ExecutionStart::recorded("unknown".to_owned(), version.clone(), None));
+    let report = TurnReport {
+        start: start.or_else(|| state.start.clone()).unwrap_or_else(unknown),
+        execution_id: record.execution_id,
+        turns,
+        event_count: record.history_delta.last().map_or(0, |event| event.event_id as usize),
+        began,
+    };
+    let effects = TurnEffects {
+        history_delta: record.history_delta,
+        orchestrator_items: notices.clone(),
+        ..TurnEffects::default()
+    };
+    match locked.commit_turn(record.execution_id, effects, node.new_stamp(), None).await {
+        (TurnCommitOutcome::Durable, history_delta) => {
+            if let Some(metrics) = &node.metrics {
+                metrics.record_orchestration_poison();
+            }
+            report.committed(&locked, &history_delta);
+        }
+        // The failure over an unreadable history has one fixed event id. If the instance failed before, that id is
+        // taken, and the messages are dropped like any message to a failed instance. But the id may also be taken by an
+        // ordinary event of a long history, or the commit be refused for another reason: then the messages stay.
+        (TurnCommitOutcome::Refused(_), _)
+            if history_error.is_some() && is_stored_as_ended(&locked).await =>
+        {
+            locked.acknowledge(notices).await;
+        }
+        (TurnCommitOutcome::Refused(error), _) if history_error.is_some() => {
+            tracing::error!(target: "everturn::runtime", instance_id = %locked.instance,
+                execution_id = %record.execution_id, worker_id = %locked.worker_id, %error,
+                "the failure over a history that cannot be read was refused; its messages return to the queue");
+        }
+        (TurnCommitOutcome::GivenUp(error) | TurnCommitOutcome::Refused(error), _) => {
+            locked.warn_not_committed(record.execution_id, &error);
+        }
+    }
+}
+
+/// Returns true if the history can be read after all, and says that the instance has ended.
+async fn has_terminal_history(locked: &LockedInstance<'_>) -> bool {
+    let read = ExecutionRead::of(&locked.instance, locked.execution_id);
+    let stored = locked.node.store.read_execution(&read).await;
+    stored.is_ok_and(|execution| ExecutionState::of(&execution.history).end == Some(ExecutionEnd::Terminal))
+}
+
+/// Returns true if the store's own record says that the instance has ended, whatever its history looks like.
+async fn is_stored_as_ended(locked: &LockedInstance<'_>) -> bool {
+    let store = &locked.node.store;
+    match store.admin() {
+        Some(admin) => {
+            let info = admin.get_instance_info(&locked.instance).await;
+            info.is_ok_and(|info| {
+                ExecutionStatus::from_name(&info.status).is_some_and(ExecutionStatus::is_terminal)
+            })
+        }
+        None => store.read_status(&locked.instance).await.is_ok_and(|status| status.is_terminal()),
+    }
+}

@@ -1,0 +1,133 @@
+//! Taking a turn of the user's code and committing it.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use everturn_core::turn::{Execution, Turn, TurnClock, TurnOutcome};
+use everturn_core::{EventKind, WorkItem};
+use everturn_provider::ProviderError;
+use tokio::time::Instant;
+
+use super::super::node::Node;
+use super::super::warm_cache::{CheckInSlot, WarmEntry};
+use super::commit_turn::{TurnCommitOutcome, TurnEffects};
+use super::locked_instance::LockedInstance;
+use super::record_failure::record_failure;
+use super::shadow_replay::{self, ShadowedTurn};
+use super::turn_report::TurnReport;
+
+/// Delay before an instance whose turn hit a bug of the engine is offered again.
+const AFTER_ENGINE_PANIC: Duration = Duration::from_secs(1);
+
+/// An execution and the messages of its next turn.
+pub(super) struct ReadyTurn {
+    pub(super) entry: WarmEntry,
+    /// Whether the execution was in memory, not replayed.
+    pub(super) was_warm: bool,
+    pub(super) messages: Vec<WorkItem>,
+    /// Messages to other instances that are committed with this turn.
+    pub(super) notices: Vec<WorkItem>,
+}
+
+/// The two times of a turn.
+pub(super) struct NodeTime<'a>(pub(super) &'a Node);
+
+impl TurnClock for NodeTime<'_> {
+    fn store_ms(&self) -> u64 {
+        self.0.store.now_ms()
+    }
+
+    fn stamp_ms(&self) -> u64 {
+        self.0.clock().wall_ms()
+    }
+}
+
+/// Voids an uncommitted entry when its turn ends, also if the turn is dropped: a commit that is still under way in the
+/// store must not put the execution into memory after that.
+struct VoidOnDrop(Arc<CheckInSlot>);
+
+impl Drop for VoidOnDrop {
+    fn drop(&mut self) {
+        self.0.void();
+    }
+}
+
+/// Takes the turn, compares it with a replay if that is due, and commits it.
+pub(super) async fn run_turn(locked: LockedInstance<'_>, ready: ReadyTurn) {
+    let node = locked.node;
+    let began = Instant::now();
+    let ReadyTurn { mut entry, was_warm, messages, notices } = ready;
+    let shadowed =
+        (was_warm && shadow_replay::is_due(node)).then(|| ShadowedTurn::new(&entry, messages.clone()));
+    let events_before = entry.execution().map_or(0, Execution::event_count);
+    let Some(turn) = take_turn(&locked, &mut entry, messages) else {
+        drop(entry);
+        return locked.abandon(Some(AFTER_ENGINE_PANIC), false).await;
+    };
+    entry.turns += 1;
+    let report = TurnReport {
+        start: Arc::clone(&entry.start),
+        execution_id: entry.execution_id,
+        turns: entry.turns,
+        event_count: events_before + turn.history_delta.len(),
+        began,
+    };
+    if let Some(shadowed) = shadowed
+        && let Some(difference) = shadowed.difference(&locked, &turn).await
+    {
+        drop(entry);
+        return record_failure(locked, report, None, notices, difference).await;
+    }
+    let stamp = node.new_stamp();
+    entry.stamp = stamp;
+    // Only an execution that waits is worth keeping, and only once its commit is durable.
+    let keeps = turn.outcome == TurnOutcome::Continue && node.warm.is_enabled();
+    let slot = keeps
+        .then(|| VoidOnDrop(Arc::new(CheckInSlot::new(locked.instance.clone(), entry, node.warm.clone()))));
+    let warm_slot = slot.as_ref().map(|VoidOnDrop(slot)| Arc::clone(slot));
+    let mut orchestrator_items = turn.orchestrator_items;
+    orchestrator_items.extend(notices.iter().cloned());
+    let effects = TurnEffects {
+        history_delta: turn.history_delta,
+        worker_items: turn.worker_items,
+        orchestrator_items,
+        cancelled_activities: turn.cancelled_activities,
+    };
+    let (outcome, history_delta) = locked.commit_turn(report.execution_id, effects, stamp, warm_slot).await;
+    drop(slot);
+    match outcome {
+        TurnCommitOutcome::Durable => report.committed(&locked, &history_delta),
+        TurnCommitOutcome::GivenUp(error) => give_up(locked, &report, &error, error.is_history_moved()).await,
+        // Perhaps memory was wrong: the next fetch replays what is stored.
+        TurnCommitOutcome::Refused(error) if was_warm => give_up(locked, &report, &error, true).await,
+        TurnCommitOutcome::Refused(error) => {
+            locked.warn_not_committed(report.execution_id, &error);
+            // The start event, if nothing of the execution was stored before this turn.
+            let first = history_delta.into_iter().next();
+            let start = first.filter(|event| matches!(event.kind, EventKind::OrchestrationStarted { .. }));
+            record_failure(locked, report, start, notices, error.to_infrastructure_error()).await;
+        }
+    }
+}
+
+/// Runs the user's code. `None` if the engine itself panicked: code that panics is an outcome like any other.
+fn take_turn(locked: &LockedInstance<'_>, entry: &mut WarmEntry, messages: Vec<WorkItem>) -> Option<Turn> {
+    let execution = entry.execution_mut()?;
+    let time = NodeTime(locked.node);
+    let turn = catch_unwind(AssertUnwindSafe(|| execution.take_turn(messages, &time)));
+    if turn.is_err() {
+        tracing::error!(target: "everturn::runtime", instance_id = %locked.instance,
+            execution_id = %locked.execution_id, worker_id = %locked.worker_id,
+            "the engine panicked in a turn; abandoning the lock, the turn is tried again; please report this bug");
+    }
+    turn.ok()
+}
+
+/// Logs that the turn was not committed. Abandons the lock if it is still held, so that no fetch waits for its end.
+async fn give_up(locked: LockedInstance<'_>, report: &TurnReport, error: &ProviderError, is_locked: bool) {
+    locked.warn_not_committed(report.execution_id, error);
+    if is_locked {
+        locked.abandon(None, false).await;
+    }
+}

@@ -1,0 +1,231 @@
+//! How a running activity learns that it is cancelled, and what becomes of its result and its lock.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use everturn::providers::ProviderError;
+use everturn::runtime::registry::{ActivityRegistry, OrchestrationRegistry};
+use everturn::{ActivityContext, Either2, OrchestrationContext, RuntimeOptions};
+use tokio::sync::Semaphore;
+
+use crate::node_under_test::{NodeUnderTest, memory, quick, until};
+use crate::tampering_store::TamperingStore;
+
+#[derive(Clone)]
+struct ActivityCounts {
+    started: Arc<Semaphore>,
+    cancelled: Arc<AtomicUsize>,
+    dropped: Arc<AtomicUsize>,
+}
+
+struct CountDrop(Arc<AtomicUsize>);
+
+impl Drop for CountDrop {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+impl ActivityCounts {
+    fn new() -> Self {
+        Self { started: Arc::new(Semaphore::new(0)), cancelled: Arc::default(), dropped: Arc::default() }
+    }
+
+    fn activities(&self) -> ActivityRegistry {
+        let (listens, ignores) = (self.clone(), self.clone());
+        ActivityRegistry::builder()
+            .register("Listens", move |ctx: ActivityContext, _: String| {
+                let seen = listens.clone();
+                async move {
+                    seen.started.add_permits(1);
+                    ctx.cancelled().await;
+                    seen.cancelled.fetch_add(1, Ordering::SeqCst);
+                    Ok("too late".to_owned())
+                }
+            })
+            .register("IgnoresCancellation", move |_ctx: ActivityContext, _: String| {
+                let seen = ignores.clone();
+                async move {
+                    let _dropped = CountDrop(Arc::clone(&seen.dropped));
+                    seen.started.add_permits(1);
+                    std::future::pending::<()>().await;
+                    Ok(String::new())
+                }
+            })
+            .build()
+    }
+}
+
+fn orchestrations() -> OrchestrationRegistry {
+    OrchestrationRegistry::builder()
+        .register("Race", |ctx: OrchestrationContext, activity: String| async move {
+            match ctx.select2(ctx.schedule_wait("go"), ctx.schedule_activity(activity, "")).await {
+                Either2::First(signal) => Ok(signal),
+                Either2::Second(result) => result,
+            }
+        })
+        .build()
+}
+
+/// Lock timeouts are long, so a cancellation that arrives soon did not come through a renewal.
+async fn racing(activity: &str, seen: &ActivityCounts, options: RuntimeOptions) -> NodeUnderTest {
+    let node = NodeUnderTest::start(memory(), seen.activities(), orchestrations(), options).await;
+    node.client.start_orchestration("i", "Race", activity).await.unwrap();
+    seen.started.acquire().await.unwrap().forget();
+    node
+}
+
+#[tokio::test]
+async fn the_loser_of_a_race_is_cancelled_at_once_in_the_same_process() {
+    let seen = ActivityCounts::new();
+    let node = racing("Listens", &seen, quick()).await;
+    let began = Instant::now();
+    node.client.raise_event("i", "go", "won").await.unwrap();
+    assert_eq!(node.output_of("i").await, "won");
+    until("the activity is cancelled", async || seen.cancelled.load(Ordering::SeqCst) == 1).await;
+    assert!(began.elapsed() < Duration::from_secs(10), "not through a lock renewal");
+    let completed = node.runtime.metrics_snapshot().unwrap().activity_success;
+    assert_eq!(completed, 0);
+    node.runtime.shutdown(None).await;
+}
+
+#[tokio::test]
+async fn a_cancelled_instance_cancels_its_activities() {
+    let seen = ActivityCounts::new();
+    let node = racing("Listens", &seen, quick()).await;
+    node.client.cancel_instance("i", "enough").await.unwrap();
+    assert_eq!(node.failure_of("i").await.display_message(), "canceled: enough");
+    until("the activity is cancelled", async || seen.cancelled.load(Ordering::SeqCst) == 1).await;
+    node.runtime.shutdown(None).await;
+}
+
+#[tokio::test]
+async fn an_activity_that_ignores_cancellation_is_aborted_after_its_grace() {
+    let seen = ActivityCounts::new();
+    let options = RuntimeOptions { activity_cancellation_grace_period: Duration::from_millis(30), ..quick() };
+    let node = racing("IgnoresCancellation", &seen, options).await;
+    node.client.raise_event("i", "go", "won").await.unwrap();
+    until("the activity is dropped", async || seen.dropped.load(Ordering::SeqCst) == 1).await;
+    node.runtime.shutdown(None).await;
+}
+
+#[tokio::test]
+async fn another_process_learns_at_its_next_renewal() {
+    let (store, seen) = (memory(), ActivityCounts::new());
+    let short = RuntimeOptions { worker_lock_timeout: Duration::from_millis(200), ..quick() };
+    let worker_only = RuntimeOptions { orchestration_concurrency: 0, ..short.clone() };
+    let turns_only = RuntimeOptions { worker_concurrency: 0, ..short };
+    let worker = NodeUnderTest::start(store.clone(), seen.activities(), orchestrations(), worker_only).await;
+    let turns = NodeUnderTest::start(store, ActivityRegistry::default(), orchestrations(), turns_only).await;
+    turns.client.start_orchestration("i", "Race", "Listens").await.unwrap();
+    seen.started.acquire().await.unwrap().forget();
+    turns.client.raise_event("i", "go", "won").await.unwrap();
+    assert_eq!(turns.output_of("i").await, "won");
+    until("the activity is cancelled", async || seen.cancelled.load(Ordering::SeqCst) == 1).await;
+    worker.runtime.shutdown(None).await;
+    turns.runtime.shutdown(None).await;
+}
+
+#[tokio::test]
+async fn an_activity_that_cancels_its_own_token_still_completes() {
+    let activities = ActivityRegistry::builder()
+        .register("SelfCancel", |ctx: ActivityContext, _: String| async move {
+            ctx.cancellation_token().cancel();
+            tokio::task::yield_now().await;
+            Ok("still counted".to_owned())
+        })
+        .build();
+    let node = NodeUnderTest::start(memory(), activities, orchestrations(), quick()).await;
+    node.client.start_orchestration("i", "Race", "SelfCancel").await.unwrap();
+    assert_eq!(node.output_of("i").await, "still counted");
+    node.runtime.shutdown(None).await;
+}
+
+#[tokio::test]
+async fn an_activity_longer_than_its_lock_runs_once_despite_transient_renewal_errors() {
+    let runs = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&runs);
+    let activities = ActivityRegistry::builder()
+        .register("Long", move |ctx: ActivityContext, _: String| {
+            let runs = Arc::clone(&counted);
+            async move {
+                runs.fetch_add(1, Ordering::SeqCst);
+                tokio::time::sleep(Duration::from_millis(1_000)).await;
+                if ctx.is_cancelled() { Err("cancelled".to_owned()) } else { Ok("finished".to_owned()) }
+            }
+        })
+        .build();
+    let renewals = AtomicUsize::new(0);
+    let store = TamperingStore::new(memory(), move |operation| {
+        let every_second =
+            operation == "renew_locks" && renewals.fetch_add(1, Ordering::SeqCst).is_multiple_of(2);
+        every_second.then(|| ProviderError::retryable("renew", "busy"))
+    });
+    let options = RuntimeOptions { worker_lock_timeout: Duration::from_millis(400), ..quick() };
+    let node = NodeUnderTest::start(store.clone(), activities, orchestrations(), options).await;
+    node.client.start_orchestration("i", "Race", "Long").await.unwrap();
+    assert_eq!(node.output_of("i").await, "finished");
+    assert_eq!(runs.load(Ordering::SeqCst), 1);
+    assert!(store.count("renew_locks") >= 4);
+    node.runtime.shutdown(None).await;
+}
+
+#[tokio::test]
+async fn an_activity_whose_outcome_cannot_be_stored_is_abandoned() {
+    let activities = ActivityRegistry::builder()
+        .register("Echo", |_ctx: ActivityContext, _: String| async move { Ok("second time".to_owned()) })
+        .build();
+    // The first two abandons fail as well. They are retried, and the lock does not have to expire.
+    let (acks, abandons) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let store = TamperingStore::new(memory(), move |operation| {
+        let fails = match operation {
+            "ack_work_item" => acks.fetch_add(1, Ordering::SeqCst) < 1,
+            "abandon_work_item" => abandons.fetch_add(1, Ordering::SeqCst) < 2,
+            _ => false,
+        };
+        fails.then(|| ProviderError::retryable("ack", "busy"))
+    });
+    let node = NodeUnderTest::start(store.clone(), activities, orchestrations(), quick()).await;
+    node.client.start_orchestration("i", "Race", "Echo").await.unwrap();
+    assert_eq!(node.output_of("i").await, "second time");
+    assert_eq!(store.count("abandon_work_item"), 3);
+    let snapshot = node.runtime.metrics_snapshot().unwrap();
+    assert_eq!((snapshot.activity_infra_errors, snapshot.activity_success), (1, 1));
+    node.runtime.shutdown(None).await;
+}
+
+#[tokio::test]
+async fn a_lock_that_expired_during_an_outage_leaves_the_activity_in_the_queue() {
+    let seen = ActivityCounts::new();
+    let failing = Arc::new(AtomicBool::new(true));
+    let fails = Arc::clone(&failing);
+    let store = TamperingStore::new(memory(), move |operation| {
+        (operation == "renew_locks" && fails.load(Ordering::SeqCst))
+            .then(|| ProviderError::retryable("renew", "unreachable"))
+    });
+    let options = RuntimeOptions { worker_lock_timeout: Duration::from_millis(200), ..quick() };
+    let node = NodeUnderTest::start(store.clone(), seen.activities(), orchestrations(), options).await;
+    node.client.start_orchestration("i", "Race", "Listens").await.unwrap();
+    until("the activity is cancelled for its lost lock", async || seen.cancelled.load(Ordering::SeqCst) == 1)
+        .await;
+    failing.store(false, Ordering::SeqCst);
+    until("it runs again", async || seen.started.available_permits() >= 2).await;
+    assert_eq!(store.count("ack_work_item"), 0);
+    node.runtime.shutdown(Some(0)).await;
+}
+
+#[tokio::test]
+async fn an_activity_is_cancelled_by_the_commit_not_by_its_answer() {
+    let (seen, store) = (ActivityCounts::new(), TamperingStore::new(memory(), |_| None));
+    let node = NodeUnderTest::start(store.clone(), seen.activities(), orchestrations(), quick()).await;
+    node.client.start_orchestration("i", "Race", "Listens").await.unwrap();
+    seen.started.acquire().await.unwrap().forget();
+    // The slot learns of its commit late, as if it were busy with the code of another turn.
+    let answers = store.withhold_answers();
+    node.client.raise_event("i", "go", "won").await.unwrap();
+    until("the activity is cancelled", async || seen.cancelled.load(Ordering::SeqCst) == 1).await;
+    assert_eq!(node.runtime.metrics_snapshot().unwrap().orch_completions, 0, "the turn was not answered");
+    answers.add_permits(1);
+    node.runtime.shutdown(None).await;
+}

@@ -1,0 +1,190 @@
+//! How many sessions a runtime holds, and how their leases are renewed.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use everturn::providers::{Provider, ProviderError, WorkItem};
+use everturn::runtime::registry::{ActivityRegistry, OrchestrationRegistry};
+use everturn::{ActivityContext, OrchestrationContext, RuntimeOptions};
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+
+use crate::node_under_test::{NodeUnderTest, memory, quick};
+use crate::tampering_store::TamperingStore;
+
+/// Every session activity, which worker ran it, and how many sessions were in flight at once.
+#[derive(Clone, Default)]
+struct SessionLog {
+    workers: Arc<Mutex<Vec<(String, String)>>>,
+    in_flight: Arc<Mutex<Vec<String>>>,
+    most_sessions: Arc<Mutex<usize>>,
+}
+
+impl SessionLog {
+    fn activities(&self) -> ActivityRegistry {
+        let log = self.clone();
+        ActivityRegistry::builder()
+            .register("Work", move |ctx: ActivityContext, input: String| {
+                let log = log.clone();
+                async move {
+                    let session = ctx.session_id().unwrap_or("none").to_owned();
+                    log.enter(&session, ctx.worker_id());
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                    log.leave(&session);
+                    Ok(input)
+                }
+            })
+            .build()
+    }
+
+    fn enter(&self, session: &str, worker: &str) {
+        self.workers.lock().unwrap().push((session.to_owned(), worker.to_owned()));
+        let mut in_flight = self.in_flight.lock().unwrap();
+        in_flight.push(session.to_owned());
+        let distinct: BTreeSet<&String> = in_flight.iter().collect();
+        let mut most = self.most_sessions.lock().unwrap();
+        *most = distinct.len().max(*most);
+    }
+
+    fn leave(&self, session: &str) {
+        let mut in_flight = self.in_flight.lock().unwrap();
+        let ended = in_flight.iter().position(|other| other == session).unwrap();
+        in_flight.remove(ended);
+    }
+}
+
+fn fan_out() -> OrchestrationRegistry {
+    OrchestrationRegistry::builder()
+        .register("FanOut", |ctx: OrchestrationContext, sessions: String| async move {
+            let sessions: usize = sessions.parse().unwrap();
+            let calls = (0..sessions * 3)
+                .map(|n| {
+                    ctx.schedule_activity_on_session("Work", n.to_string(), format!("s{}", n % sessions))
+                })
+                .collect();
+            Ok(ctx.join(calls).await.len().to_string())
+        })
+        .build()
+}
+
+#[tokio::test]
+async fn a_session_stays_on_one_slot() {
+    let log = SessionLog::default();
+    let node = NodeUnderTest::start(memory(), log.activities(), fan_out(), quick()).await;
+    node.client.start_orchestration("i", "FanOut", "3").await.unwrap();
+    assert_eq!(node.output_of("i").await, "9");
+    let workers: BTreeSet<(String, String)> = log.workers.lock().unwrap().iter().cloned().collect();
+    assert_eq!(workers.len(), 3, "{workers:?}");
+    node.runtime.shutdown(None).await;
+}
+
+#[tokio::test]
+async fn no_more_sessions_than_allowed_are_in_flight_and_all_are_served() {
+    let log = SessionLog::default();
+    let options = RuntimeOptions { max_sessions_per_runtime: 2, worker_concurrency: 8, ..quick() };
+    let options = RuntimeOptions { worker_node_id: Some("node-a".into()), ..options };
+    let node = NodeUnderTest::start(memory(), log.activities(), fan_out(), options).await;
+    node.client.start_orchestration("i", "FanOut", "6").await.unwrap();
+    assert_eq!(node.output_of("i").await, "18");
+    assert_eq!(*log.most_sessions.lock().unwrap(), 2);
+    let workers = log.workers.lock().unwrap().clone();
+    assert!(workers.iter().all(|(_, worker)| worker.ends_with("-node-a")), "{workers:?}");
+    node.runtime.shutdown(None).await;
+}
+
+#[tokio::test]
+async fn a_parked_fetch_without_sessions_is_repeated_when_a_session_ends() {
+    let (store, gate) = (memory(), Arc::new(Semaphore::new(0)));
+    let opened = Arc::clone(&gate);
+    let activities = ActivityRegistry::builder()
+        .register("Work", move |_ctx: ActivityContext, input: String| {
+            let gate = Arc::clone(&opened);
+            async move {
+                if input == "first" {
+                    gate.acquire().await.unwrap().forget();
+                }
+                Ok(input)
+            }
+        })
+        .build();
+    // A fetch that stayed parked without sessions would wait for ten minutes.
+    let options = RuntimeOptions {
+        max_sessions_per_runtime: 1,
+        dispatcher_long_poll_timeout: Duration::from_secs(600),
+        ..quick()
+    };
+    let node =
+        NodeUnderTest::start(store.clone(), activities, OrchestrationRegistry::default(), options).await;
+    for (id, input) in [(1, "first"), (2, "second")] {
+        let item = WorkItem::ActivityExecute {
+            instance: "i".into(),
+            execution_id: 1,
+            id,
+            name: "Work".into(),
+            input: input.into(),
+            session_id: Some(format!("s{id}")),
+            tag: None,
+        };
+        store.enqueue_for_worker(item).await.unwrap();
+    }
+    gate.add_permits(1);
+    crate::node_under_test::until("both sessions were served", async || {
+        node.runtime.metrics_snapshot().unwrap().activity_success == 2
+    })
+    .await;
+    node.runtime.shutdown(None).await;
+}
+
+/// When the leases were renewed, in milliseconds since the start, if the first `failures` attempts fail with a retryable error.
+async fn renewals_of_a_minute(failures: usize) -> Vec<u128> {
+    let asked: Arc<Mutex<Vec<Instant>>> = Arc::default();
+    let noted = Arc::clone(&asked);
+    let store = TamperingStore::new(memory(), move |operation| {
+        if operation != "renew_session_lock" {
+            return None;
+        }
+        let mut noted = noted.lock().unwrap();
+        noted.push(Instant::now());
+        (noted.len() <= failures).then(|| ProviderError::retryable("renew_session_lock", "busy"))
+    });
+    let began = Instant::now();
+    let log = SessionLog::default();
+    let node = NodeUnderTest::start(store, log.activities(), fan_out(), quick()).await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    node.runtime.shutdown(Some(0)).await;
+    let asked = asked.lock().unwrap();
+    asked.iter().map(|at| at.duration_since(began).as_millis()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn leases_are_renewed_before_they_end() {
+    let renewals = renewals_of_a_minute(0).await;
+    assert!(matches!(renewals[..], [25_000..=25_010, 50_000..=50_020]), "{renewals:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_lease_renewal_is_retried_while_the_leases_last() {
+    let renewals = renewals_of_a_minute(3).await;
+    let first_four: Vec<u128> = renewals.iter().take(4).map(|at| at - renewals[0]).collect();
+    assert!(
+        matches!(first_four[..], [0, 10..=13, 30..=35, 70..=80]),
+        "not only at the next interval: {renewals:?}"
+    );
+    assert_eq!(renewals.len(), 5, "then at the interval again: {renewals:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_owners_of_a_runtime_are_renewed_in_one_call() {
+    for (worker_node_id, owners) in [(None, 4), (Some("node-a".to_owned()), 1)] {
+        let store = TamperingStore::new(memory(), |_| None);
+        let options = RuntimeOptions { worker_node_id, ..quick() };
+        let log = SessionLog::default();
+        let node = NodeUnderTest::start(store.clone(), log.activities(), fan_out(), options).await;
+        tokio::time::sleep(Duration::from_secs(26)).await;
+        node.runtime.shutdown(Some(0)).await;
+        let calls = store.renewed_owners();
+        let distinct: BTreeSet<&String> = calls.iter().flatten().collect();
+        assert_eq!((calls.len(), distinct.len()), (1, owners), "{calls:?}");
+    }
+}

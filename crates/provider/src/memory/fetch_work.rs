@@ -1,0 +1,162 @@
+//! Locking activities for a worker.
+
+use std::ops::Bound;
+use std::time::Duration;
+
+use everturn_core::{ErrorDetails, WorkItem};
+
+use super::hand_back::Claim;
+use super::tables::{Activity, Held, Instance, Lock, Moment, Session, Stored, Tables, VISIBLE};
+use crate::store::{FetchedWork, WorkFetch};
+use crate::types::{ScheduledActivityIdentifier, SessionFetchConfig};
+
+impl Tables {
+    /// Locks up to `work_max` activities that this worker may take, the oldest first, and claims their sessions.
+    pub(super) fn fetch_work(
+        &mut self,
+        now: Moment,
+        fetch: &WorkFetch,
+        fresh_token: impl Fn() -> String,
+    ) -> Vec<FetchedWork> {
+        // An activity that has become visible stays visible, even if the clock is set back.
+        for activity in
+            self.worker_queue.values_mut().filter(|activity| activity.visible_at_ms <= now.wall_ms)
+        {
+            activity.visible_at_ms = VISIBLE;
+        }
+        let mut work = Vec::new();
+        let mut last_row_id = 0;
+        while work.len() < fetch.work_max
+            && let Some((row_id, item)) = self.pick_activity(now, fetch, last_row_id)
+        {
+            last_row_id = row_id;
+            work.extend(self.lock_activity(now, row_id, item, fetch, fresh_token()));
+        }
+        if work.is_empty() {
+            self.changes.passed_over |= self.passes_activities_over(now);
+        }
+        work
+    }
+
+    /// Locks one activity and claims its session.
+    fn lock_activity(
+        &mut self,
+        now: Moment,
+        row_id: u64,
+        item: WorkItem,
+        fetch: &WorkFetch,
+        token: String,
+    ) -> Option<FetchedWork> {
+        let activity = self.worker_queue.get_mut(&row_id)?;
+        activity.lock = Some(Lock::new(token.clone(), now, fetch.lock_timeout));
+        activity.attempt_count = activity.attempt_count.saturating_add(1);
+        let attempt_count = activity.attempt_count;
+        self.changed_hands.activities.insert(row_id);
+        self.changes.held.push(Held::Lock { token: token.clone(), lasts: fetch.lock_timeout });
+        if let (Some(session_id), Some(config)) = (activity.session_id.clone(), &fetch.session) {
+            self.claim_session(now, &token, session_id, config);
+        }
+        let orchestration = self.instances.get(item.instance()).map(Instance::orchestration);
+        let mut work = FetchedWork::new(item, token, fetch.lock_timeout, attempt_count);
+        work.orchestration = orchestration;
+        Some(work)
+    }
+
+    fn claim_session(&mut self, now: Moment, token: &str, session_id: String, config: &SessionFetchConfig) {
+        let claimed = Session {
+            owner_id: config.owner_id.clone(),
+            leased_until: now.monotonic.saturating_add(config.lock_timeout),
+            last_activity_at: now.monotonic,
+        };
+        self.changes.held.push(Held::Lease {
+            session_id: session_id.clone(),
+            owner_id: claimed.owner_id.clone(),
+            lasts: config.lock_timeout,
+        });
+        if let Some(claim) = Claim::of(&session_id, &claimed, self.sessions.get(&session_id), now) {
+            self.changes.claims.insert(token.to_owned(), claim);
+        }
+        self.sessions.insert(session_id, claimed);
+    }
+
+    /// Whether there are activities that were let go in this batch.
+    fn passes_activities_over(&self, now: Moment) -> bool {
+        let changed = self.changed_hands.activities.iter().filter_map(|row_id| self.worker_queue.get(row_id));
+        changed.into_iter().any(|activity| activity.is_free(now))
+    }
+
+    /// The oldest activity behind `last_row_id` that this worker may take. Damaged rows on the way are answered with a
+    /// failure.
+    fn pick_activity(&mut self, now: Moment, fetch: &WorkFetch, last_row_id: u64) -> Option<(u64, WorkItem)> {
+        loop {
+            let behind = (Bound::Excluded(last_row_id), Bound::Unbounded);
+            let (row_id, activity) = self.worker_queue.range(behind).find(|(row_id, activity)| {
+                activity.is_free(now)
+                    && !self.changed_hands.activities.contains(row_id)
+                    && fetch.tags.matches(activity.tag.as_deref())
+                    && self.may_take_session(activity.session_id.as_deref(), fetch.session.as_ref(), now)
+            })?;
+            let row_id = *row_id;
+            let damage = match &activity.item {
+                Stored::Good(item) => return Some((row_id, item.clone())),
+                Stored::Damaged(damage) => damage.clone(),
+            };
+            let activity = self.worker_queue.remove(&row_id)?;
+            self.answer_damaged(row_id, activity, &damage);
+        }
+    }
+
+    /// Sends the instance a failure of its activity. A row that does not even say which instance it belongs to becomes a
+    /// dead letter.
+    fn answer_damaged(&mut self, row_id: u64, activity: Activity, damage: &str) {
+        let Some(ScheduledActivityIdentifier { instance, execution_id, activity_id }) = activity.identity
+        else {
+            tracing::error!(
+                row_id,
+                damage,
+                "dead-lettered an activity: neither it nor the instance that scheduled it can be read"
+            );
+            self.dead_letters.push(activity);
+            return;
+        };
+        let details = ErrorDetails::Infrastructure {
+            operation: "fetch_work".to_owned(),
+            message: format!("activity {activity_id} cannot be read: {damage}"),
+            retryable: false,
+        };
+        self.push_message(
+            WorkItem::ActivityFailed { instance, execution_id, id: activity_id, details },
+            VISIBLE,
+        );
+    }
+
+    /// Whether a worker may take activities of this session: it owns the session, or the session has no owner.
+    fn may_take_session(
+        &self,
+        session_id: Option<&str>,
+        config: Option<&SessionFetchConfig>,
+        now: Moment,
+    ) -> bool {
+        let Some(session_id) = session_id else { return true };
+        let Some(config) = config else { return false };
+        self.sessions
+            .get(session_id)
+            .is_none_or(|session| !session.is_leased(now) || session.owner_id == config.owner_id)
+    }
+
+    /// How long until a fetch of work may find something that it does not find now.
+    pub(super) fn next_work_wake(&self, now: Moment) -> Option<Duration> {
+        let delays = self.worker_queue.values().map(|activity| now.until_wall(activity.visible_at_ms));
+        let locks = self.worker_queue.values().filter_map(|activity| activity.lock.as_ref());
+        let locks = locks.map(|lock| now.until(lock.held_until));
+        let leases = self.sessions.values().map(|session| now.until(session.leased_until));
+        delays.chain(locks).chain(leases).filter(|wait| !wait.is_zero()).min()
+    }
+}
+
+impl Activity {
+    /// Visible and not locked.
+    fn is_free(&self, now: Moment) -> bool {
+        self.visible_at_ms <= now.wall_ms && !self.lock.as_ref().is_some_and(|lock| lock.is_held(now))
+    }
+}

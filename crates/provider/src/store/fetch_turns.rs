@@ -1,0 +1,98 @@
+//! Request and answer of [`Store::fetch_turns`](super::Store::fetch_turns).
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::warm::{LentInstance, Stamp, WarmView};
+use crate::types::{DispatcherCapabilityFilter, OrchestrationItem};
+
+/// Asks for locked instances.
+///
+/// ```
+/// use std::time::Duration;
+/// use everturn_provider::store::TurnFetch;
+///
+/// let fetch = TurnFetch::new(Duration::from_secs(30), Duration::from_secs(5));
+/// assert_eq!(fetch.turns_max, 1);
+/// ```
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct TurnFetch {
+    /// How many instances to lock at most.
+    pub turns_max: usize,
+    /// How long each lock lasts.
+    pub lock_timeout: Duration,
+    /// How long to wait for work; zero looks once.
+    pub poll_timeout: Duration,
+    /// Which executions the caller can replay; `None` for all.
+    pub filter: Option<DispatcherCapabilityFilter>,
+    /// The instances the caller keeps in memory. Needs [`Feature::WarmInstances`](super::Feature::WarmInstances).
+    pub warm: Option<Arc<dyn WarmView>>,
+}
+
+impl TurnFetch {
+    /// Asks for one instance, whatever its version.
+    pub fn new(lock_timeout: Duration, poll_timeout: Duration) -> Self {
+        Self { turns_max: 1, lock_timeout, poll_timeout, filter: None, warm: None }
+    }
+
+    /// Asks for up to `turns_max` instances.
+    #[must_use]
+    pub fn with_turns_max(mut self, turns_max: usize) -> Self {
+        self.turns_max = turns_max;
+        self
+    }
+
+    /// Asks only for executions that the filter accepts.
+    #[must_use]
+    pub fn with_filter(mut self, filter: DispatcherCapabilityFilter) -> Self {
+        self.filter = Some(filter);
+        self
+    }
+
+    /// Lends the caller's instances in memory.
+    #[must_use]
+    pub fn with_warm(mut self, warm: Arc<dyn WarmView>) -> Self {
+        self.warm = Some(warm);
+        self
+    }
+}
+
+impl fmt::Debug for TurnFetch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TurnFetch")
+            .field("turns_max", &self.turns_max)
+            .field("lock_timeout", &self.lock_timeout)
+            .field("poll_timeout", &self.poll_timeout)
+            .field("filter", &self.filter)
+            .field("warm", &self.warm.is_some())
+            .finish()
+    }
+}
+
+/// A locked instance.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct FetchedTurn {
+    /// The instance and its messages. If `warm` is set, `history` and `kv_snapshot` are empty: memory has them.
+    pub item: OrchestrationItem,
+    /// The right to commit this turn.
+    pub lock_token: String,
+    /// How much of the lock is left when the answer is given.
+    pub lock_left: Duration,
+    /// How often the most fetched of the messages was fetched.
+    pub attempt_count: u32,
+    /// The instance as the caller kept it.
+    pub warm: Option<LentInstance>,
+    /// The stamp the execution bears, for [`TurnCommit::base`](super::TurnCommit::base); `None` if the store keeps none
+    /// or there is no execution yet.
+    pub stamp: Option<Stamp>,
+}
+
+impl FetchedTurn {
+    /// A locked instance that is not in memory.
+    pub fn new(item: OrchestrationItem, lock_token: String, lock_left: Duration, attempt_count: u32) -> Self {
+        Self { item, lock_token, lock_left, attempt_count, warm: None, stamp: None }
+    }
+}

@@ -1,0 +1,105 @@
+//! Writes that bypass the engine, for tests and tools: events and activities without a turn.
+
+use async_trait::async_trait;
+use everturn_core::{Event, WorkItem};
+use everturn_provider::ProviderError;
+use everturn_provider::store::RawWrites;
+use rusqlite::{OptionalExtension, params};
+
+use crate::history::{self, HistoryDelta, stored_id};
+use crate::operation::{BatchOrder, Scope, Verb, VerbFailure};
+use crate::orchestrator_queue;
+use crate::provider::SqliteProvider;
+use crate::worker_queue::StoredActivity;
+
+#[async_trait]
+impl RawWrites for SqliteProvider {
+    async fn append_events(
+        &self,
+        instance: &str,
+        execution_id: u64,
+        new_events: Vec<Event>,
+    ) -> Result<(), ProviderError> {
+        self.call(AppendEvents::encode(instance, execution_id, &new_events)?).await
+    }
+
+    async fn enqueue_work(&self, item: WorkItem) -> Result<(), ProviderError> {
+        self.call(EnqueueWork(StoredActivity::encode(EnqueueWork::NAME, &item)?)).await
+    }
+}
+
+/// Appends events to an execution.
+pub(crate) struct AppendEvents {
+    instance_id: String,
+    execution_id: i64,
+    delta: HistoryDelta,
+}
+
+impl AppendEvents {
+    fn encode(instance: &str, execution_id: u64, events: &[Event]) -> Result<Self, ProviderError> {
+        Ok(Self {
+            instance_id: instance.to_owned(),
+            execution_id: stored_id(Self::NAME, "execution id", execution_id)?,
+            delta: HistoryDelta::encode(Self::NAME, events)?,
+        })
+    }
+}
+
+const SELECT_KEY: &str = "SELECT instance_key FROM instances WHERE instance_id = ?1";
+const INSERT_ROW: &str = "INSERT INTO instances (instance_id) VALUES (?1)";
+// A new stamp: an instance in memory was not built on these events.
+const NOTE_APPENDED: &str =
+    "UPDATE instances SET turn_stamp = ?2, startable = startable OR ?3 WHERE instance_key = ?1";
+
+impl Verb for AppendEvents {
+    type Answer = ();
+    const NAME: &'static str = "append_events";
+    const ORDER: BatchOrder = BatchOrder::NewWork;
+    const WRITES_BEFORE_REFUSAL: bool = true;
+
+    fn payload_bytes(&self) -> usize {
+        self.delta.bytes()
+    }
+
+    fn run(&self, scope: &mut Scope<'_>) -> Result<(), VerbFailure> {
+        let conn = scope.conn;
+        let found: Option<i64> =
+            conn.prepare_cached(SELECT_KEY)?.query_row([&self.instance_id], |row| row.get(0)).optional()?;
+        let key = match found {
+            Some(key) => key,
+            None => {
+                conn.prepare_cached(INSERT_ROW)?.execute([&self.instance_id])?;
+                conn.last_insert_rowid()
+            }
+        };
+        history::append(conn, key, self.execution_id, scope.now.wall_ms, &self.delta, None)?;
+        let stamp = i64::from_le_bytes(first_half(scope.clock.random_u128()));
+        let starts = self.delta.has_start() && self.execution_id == 1;
+        conn.prepare_cached(NOTE_APPENDED)?.execute(params![key, stamp, starts])?;
+        orchestrator_queue::refresh(scope, key)?;
+        scope.effects.touched.push(self.instance_id.clone());
+        Ok(())
+    }
+}
+
+fn first_half(random: u128) -> [u8; 8] {
+    let [a, b, c, d, e, f, g, h, ..] = random.to_le_bytes();
+    [a, b, c, d, e, f, g, h]
+}
+
+/// Puts an activity into the worker queue.
+pub(crate) struct EnqueueWork(pub(crate) StoredActivity);
+
+impl Verb for EnqueueWork {
+    type Answer = ();
+    const NAME: &'static str = "enqueue_work";
+    const ORDER: BatchOrder = BatchOrder::NewWork;
+
+    fn payload_bytes(&self) -> usize {
+        self.0.bytes()
+    }
+
+    fn run(&self, scope: &mut Scope<'_>) -> Result<(), VerbFailure> {
+        self.0.insert(scope)
+    }
+}

@@ -1,0 +1,112 @@
+//! `settle_work`: a fetched activity ends, or returns to the queue.
+
+use std::time::Duration;
+
+use everturn_core::WorkItem;
+use everturn_provider::ProviderError;
+use everturn_provider::store::{Settlement, SettlementKind};
+use rusqlite::params;
+
+use crate::clock_reading::ClockReading;
+use crate::locks::{self, row_of, unknown_token};
+use crate::operation::{BatchOrder, Scope, Verb, VerbFailure};
+use crate::orchestrator_queue::{self, StoredMessage};
+use crate::sessions;
+
+const DELETE_ACTIVITY: &str = "DELETE FROM worker_queue WHERE seq = ?1";
+const UNLOCK: &str = "UPDATE worker_queue SET lock_token = NULL, locked_until_ms = NULL, lock_ms = NULL, \
+     visible_at_ms = ?2, ready = ?2 = 0, attempt_count = max(attempt_count - ?3, 0) WHERE seq = ?1";
+
+/// Ends the lock of a fetched activity.
+pub(crate) struct SettleWork {
+    token: String,
+    kind: StoredSettlement,
+    called: ClockReading,
+}
+
+enum StoredSettlement {
+    /// The activity is deleted; its completion becomes visible after the delay.
+    End { completion: Option<(StoredMessage, Option<Duration>)> },
+    /// The activity becomes visible again after the delay.
+    Abandon { delay: Option<Duration>, ignore_attempt: bool },
+}
+
+impl SettleWork {
+    /// Encodes the completion; refuses any other item.
+    pub(crate) fn encode(settlement: &Settlement, called: ClockReading) -> Result<Self, ProviderError> {
+        let kind = match &settlement.kind {
+            SettlementKind::End { completion: None } => StoredSettlement::End { completion: None },
+            SettlementKind::End { completion: Some(message) } => {
+                let (WorkItem::ActivityCompleted { .. } | WorkItem::ActivityFailed { .. }) = &message.item
+                else {
+                    let kind = everturn_core::kind_of(&message.item);
+                    return Err(ProviderError::permanent(
+                        Self::NAME,
+                        format!("a {kind} is not the completion of an activity"),
+                    ));
+                };
+                let stored = StoredMessage::encode(Self::NAME, &message.item)?;
+                StoredSettlement::End { completion: Some((stored, message.delay)) }
+            }
+            SettlementKind::Abandon { delay, ignore_attempt } => {
+                StoredSettlement::Abandon { delay: *delay, ignore_attempt: *ignore_attempt }
+            }
+            other => {
+                return Err(ProviderError::unsupported(
+                    Self::NAME,
+                    format!("this store cannot do {other:?}"),
+                ));
+            }
+        };
+        Ok(Self { token: settlement.lock_token.clone(), kind, called })
+    }
+}
+
+impl Verb for SettleWork {
+    type Answer = ();
+    const NAME: &'static str = "settle_work";
+    const ORDER: BatchOrder = BatchOrder::LockHolder;
+
+    fn payload_bytes(&self) -> usize {
+        match &self.kind {
+            StoredSettlement::End { completion: Some((completion, _)) } => completion.work_item.len(),
+            StoredSettlement::End { completion: None } | StoredSettlement::Abandon { .. } => 0,
+        }
+    }
+
+    fn run(&self, scope: &mut Scope<'_>) -> Result<(), VerbFailure> {
+        let token = &self.token;
+        let seq = row_of(token).ok_or_else(|| unknown_token(token))?;
+        let (stored, session) = locks::work_lock(scope, seq)?.ok_or_else(|| unknown_token(token))?;
+        locks::check(scope, &stored, token, self.called)?;
+        match &self.kind {
+            StoredSettlement::End { completion } => {
+                scope.conn.prepare_cached(DELETE_ACTIVITY)?.execute([seq])?;
+                if let Some((completion, delay)) = completion {
+                    let visible_at_ms = delay.map(|delay| scope.now.wall_after(delay));
+                    orchestrator_queue::insert(scope, completion, visible_at_ms)?;
+                }
+                sessions::note_activity(scope, session.as_deref())?;
+            }
+            StoredSettlement::Abandon { delay, ignore_attempt } => {
+                let delay = delay.filter(|delay| !delay.is_zero());
+                let visible_at_ms = delay.map_or(0, |delay| scope.now.wall_after(delay));
+                release(scope, seq, visible_at_ms, *ignore_attempt)?;
+            }
+        }
+        scope.effects.released.push(token.clone());
+        Ok(())
+    }
+}
+
+/// Clears the lock of an activity, which becomes visible again.
+pub(crate) fn release(
+    scope: &mut Scope<'_>,
+    seq: i64,
+    visible_at_ms: i64,
+    ignore_attempt: bool,
+) -> Result<(), VerbFailure> {
+    scope.conn.prepare_cached(UNLOCK)?.execute(params![seq, visible_at_ms, i64::from(ignore_attempt)])?;
+    scope.effects.work |= visible_at_ms == 0;
+    Ok(())
+}

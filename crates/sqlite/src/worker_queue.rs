@@ -1,0 +1,66 @@
+//! The worker queue: activities as they are stored.
+
+use everturn_core::WorkItem;
+use everturn_provider::ProviderError;
+use rusqlite::params;
+
+use crate::operation::{Scope, VerbFailure};
+use crate::orchestrator_queue::encoded;
+
+/// An activity as it is stored.
+#[derive(Debug)]
+pub(crate) struct StoredActivity {
+    instance_id: String,
+    execution_id: i64,
+    activity_id: i64,
+    session_id: Option<String>,
+    tag: Option<String>,
+    work_item: String,
+}
+
+const INSERT_ACTIVITY: &str = "INSERT INTO worker_queue (instance_id, execution_id, activity_id, session_id, tag, \
+     work_item) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+
+impl StoredActivity {
+    /// Encodes an activity; refuses any other item.
+    pub(crate) fn encode(operation: &str, item: &WorkItem) -> Result<Self, ProviderError> {
+        let WorkItem::ActivityExecute { instance, execution_id, id, session_id, tag, .. } = item else {
+            return Err(ProviderError::permanent(
+                operation,
+                format!(
+                    "only an ActivityExecute belongs into the worker queue, not a {}",
+                    everturn_core::kind_of(item)
+                ),
+            ));
+        };
+        let fits = |what: &str, id: u64| {
+            i64::try_from(id)
+                .map_err(|_| ProviderError::permanent(operation, format!("{what} {id} is out of range")))
+        };
+        Ok(Self {
+            instance_id: instance.clone(),
+            execution_id: fits("execution id", *execution_id)?,
+            activity_id: fits("activity id", *id)?,
+            session_id: session_id.clone(),
+            tag: tag.clone(),
+            work_item: encoded(operation, serde_json::to_string(item))?,
+        })
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.work_item.len()
+    }
+
+    pub(crate) fn insert(&self, scope: &mut Scope<'_>) -> Result<(), VerbFailure> {
+        scope.conn.prepare_cached(INSERT_ACTIVITY)?.execute(params![
+            self.instance_id,
+            self.execution_id,
+            self.activity_id,
+            self.session_id,
+            self.tag,
+            self.work_item
+        ])?;
+        scope.effects.work = true;
+        Ok(())
+    }
+}

@@ -1,0 +1,287 @@
+//! Assignment of work to parked fetches, inside a batch.
+
+use std::time::Duration;
+
+use everturn_provider::store::{LockKind, LockRenewal, Renewal};
+
+use crate::due;
+use crate::fetch_turns::{self, Candidate};
+use crate::fetch_work;
+use crate::operation::{BatchOrder, Verb, VerbFailure};
+use crate::orchestrator_queue;
+use crate::renew::Renew;
+use crate::writer::Writer;
+use crate::writer::batch::{Assignments, WriterBatch};
+use crate::writer::connection::BatchLoss;
+
+/// How many candidates one query reads at most.
+const CANDIDATES: i64 = 32;
+
+impl Writer {
+    /// Wakes what has become due, then assigns ready instances and ready activities to parked fetches.
+    pub(crate) fn assign(&mut self, batch: &mut WriterBatch) -> Result<(), BatchLoss> {
+        self.fetches.forget_gone();
+        self.schedule.assignment_owed = false;
+        if self.fetches.is_empty() {
+            return Ok(());
+        }
+        let now = self.db.now();
+        self.schedule.look_at_least_every_second(now);
+        if self.schedule.is_look_ahead_overdue(now) {
+            // Not ignored: inside a batch an error, even of a read, may have ended the transaction.
+            self.schedule.find_next_due(&self.db.conn, now)?;
+        }
+        if self.schedule.hints.time || self.schedule.is_due(&self.db.own_locks, now) {
+            let holders_are_pending =
+                self.pending.iter().any(|operation| operation.order() <= BatchOrder::LockHolder);
+            if self.schedule.may_expire(holders_are_pending) {
+                self.wake_due(batch)?;
+            }
+        }
+        if self.schedule.hints.turns && !self.fetches.turns.is_empty() {
+            self.assign_turns(batch)?;
+        }
+        if self.schedule.hints.work && !self.fetches.work.is_empty() {
+            self.assign_activities(batch)?;
+        }
+        Ok(())
+    }
+
+    /// Wakes what has become due: messages, activities, expired locks and leases.
+    fn wake_due(&mut self, batch: &mut WriterBatch) -> Result<(), BatchLoss> {
+        let future_locks = &mut self.schedule.future_locks;
+        let (mut more, mut woken_ms) = (false, i64::MIN);
+        let fresh = batch.effects.held.iter().map(|(token, ..)| token.clone()).collect();
+        let (kept, effects) = self.db.run_whole(true, |scope| {
+            woken_ms = scope.now.wall_ms;
+            kept(due::wake(scope, future_locks, &fresh).map(|unfinished| more = unfinished))
+        })?;
+        if kept {
+            batch.absorb(effects, &mut self.schedule);
+        }
+        self.schedule.note_woken(woken_ms, more, self.db.now());
+        Ok(())
+    }
+
+    /// Assigns ready instances, the one with the oldest message first.
+    fn assign_turns(&mut self, batch: &mut WriterBatch) -> Result<(), BatchLoss> {
+        if std::mem::take(&mut self.schedule.hints.orphans) {
+            self.delete_orphans(batch)?;
+        }
+        let range = self.fetches.turns.common(|fetch| &fetch.range).cloned();
+        let mut skipped = self.schedule.take_skipped(range);
+        let mut after = skipped.up_to;
+        loop {
+            let wanted = i64::try_from(self.fetches.turns.len()).unwrap_or(CANDIDATES).clamp(1, CANDIDATES);
+            let candidates = fetch_turns::candidates(&self.db.conn, after, wanted)?;
+            for candidate in &candidates {
+                if self.fetches.turns.is_empty() || batch.is_full(&self.limits) {
+                    self.schedule.assignment_owed = !self.fetches.turns.is_empty();
+                    self.schedule.keep_skipped(skipped);
+                    return Ok(());
+                }
+                after = candidate.ready_seq;
+                let ended_now = batch.effects.ended_turns.contains(&candidate.key);
+                batch.look_again |= ended_now;
+                let Some(place) = self.fetches.turns.position(|fetch| fetch.accepts(candidate.pin())) else {
+                    skipped.skip(after);
+                    continue;
+                };
+                skipped.ends = true;
+                if !ended_now {
+                    self.assign_turn(batch, candidate, place)?;
+                }
+            }
+            let last_page = i64::try_from(candidates.len()).is_ok_and(|found| found < wanted);
+            if last_page || after == i64::MAX {
+                break;
+            }
+        }
+        self.schedule.keep_skipped(skipped);
+        self.schedule.hints.turns = false;
+        batch.no_turn.extend(self.fetches.turns.take_once());
+        Ok(())
+    }
+
+    /// Deletes messages that no instance will ever read.
+    fn delete_orphans(&mut self, batch: &mut WriterBatch) -> Result<(), BatchLoss> {
+        let mut more = false;
+        let (kept, effects) = self.db.run_whole(true, |scope| {
+            kept(orchestrator_queue::delete_orphans(scope).map(|unfinished| more = unfinished))
+        })?;
+        if kept {
+            batch.absorb(effects, &mut self.schedule);
+            self.schedule.hints.orphans = more;
+        }
+        Ok(())
+    }
+
+    fn assign_turn(
+        &mut self,
+        batch: &mut WriterBatch,
+        candidate: &Candidate,
+        place: usize,
+    ) -> Result<(), BatchLoss> {
+        let Some(fetch) = self.fetches.turns.get(place) else { return Ok(()) };
+        let mut assigned = None;
+        let mut refusal = None;
+        let (kept, effects) =
+            self.db.run_whole(self.outage.is_careful(), |scope| {
+                match fetch_turns::assign(scope, candidate, fetch) {
+                    Ok(turn) => {
+                        assigned = turn;
+                        Ok(true)
+                    }
+                    Err(VerbFailure::Refused(error)) => {
+                        refusal = Some(error);
+                        Ok(false)
+                    }
+                    Err(VerbFailure::Storage(error)) => Err(error),
+                }
+            })?;
+        if kept {
+            batch.absorb(effects, &mut self.schedule);
+        }
+        if let Some(error) = refusal
+            && self.reported.insert(candidate.key)
+        {
+            let instance = &candidate.instance_id;
+            tracing::error!(target: "everturn::providers::sqlite", instance, %error,
+                "the rows of an instance are damaged; it is not run until they are repaired or it is deleted");
+        }
+        let (Some(turn), true) = (assigned, kept) else { return Ok(()) };
+        let Some(fetch) = self.fetches.turns.take(place) else { return Ok(()) };
+        batch.operations += 1;
+        if turn.lent.is_some() {
+            // Warm at a committed position: its turn may begin before this batch is durable.
+            batch.early.insert(turn.token.clone());
+            self.answer_turn(fetch, turn);
+        } else {
+            batch.assigned.turns.push((fetch, turn));
+        }
+        Ok(())
+    }
+
+    /// Assigns ready activities, to the fetch that was parked first.
+    fn assign_activities(&mut self, batch: &mut WriterBatch) -> Result<(), BatchLoss> {
+        let mut place = 0;
+        // Fetches that found nothing: a fetch that wants the same need not look.
+        let mut in_vain: Vec<usize> = Vec::new();
+        let mut session_work_is_ready = None;
+        while place < self.fetches.work.len() {
+            if batch.is_full(&self.limits) {
+                self.schedule.assignment_owed = true;
+                return Ok(());
+            }
+            let Some(fetch) = self.fetches.work.get(place) else { break };
+            let session_work_is_ready = match session_work_is_ready {
+                None if in_vain.is_empty() => false,
+                None => *session_work_is_ready.insert(fetch_work::session_work_is_ready(&self.db.conn)?),
+                Some(known) => known,
+            };
+            let hopeless = in_vain
+                .iter()
+                .filter_map(|other| self.fetches.work.get(*other))
+                .any(|other| fetch.wants_the_same(other, session_work_is_ready));
+            if hopeless {
+                place += 1;
+                continue;
+            }
+            let mut assigned = None;
+            let (kept, effects) = self.db.run_whole(self.outage.is_careful(), |scope| {
+                assigned = match fetch_work::assign(scope, fetch) {
+                    Ok(work) => work,
+                    Err(VerbFailure::Refused(error)) => {
+                        tracing::error!(target: "everturn::providers::sqlite", %error,
+                            "a damaged activity can be neither assigned nor dead-lettered; repair or delete its row");
+                        return Ok(false);
+                    }
+                    Err(VerbFailure::Storage(error)) => return Err(error),
+                };
+                Ok(true)
+            })?;
+            if kept {
+                batch.absorb(effects, &mut self.schedule);
+            }
+            match (assigned, kept) {
+                (Some(work), true) => {
+                    let Some(fetch) = self.fetches.work.take(place) else { break };
+                    batch.operations += 1;
+                    batch.assigned.work.push((fetch, work));
+                }
+                _ => {
+                    in_vain.push(place);
+                    place += 1;
+                }
+            }
+        }
+        self.schedule.hints.work = false;
+        batch.no_work.extend(self.fetches.work.take_once());
+        Ok(())
+    }
+
+    /// Renews the locks of assignments whose answer took so long that the lock has aged.
+    pub(crate) fn renew_late(&mut self, batch: &mut WriterBatch) -> Result<(), BatchLoss> {
+        batch.late = std::mem::take(&mut self.late);
+        // The locks were ours when they were assigned, and still are if their tokens are in their rows.
+        let assigned_at = batch.late.turns.iter().map(|(_, turn)| turn.at);
+        let assigned_at = assigned_at.chain(batch.late.work.iter().map(|(_, work)| work.at));
+        let called = assigned_at.min_by_key(|at| at.monotonic).unwrap_or_else(|| self.db.now());
+        let turns = batch.late.turns.iter();
+        let turns = turns.map(|(_, turn)| lock_renewal(LockKind::Orchestration, &turn.token, turn.lock_ms));
+        let work = batch.late.work.iter();
+        let work = work.map(|(_, work)| lock_renewal(LockKind::WorkItem, &work.token, work.lock_ms));
+        let verb = Renew { renewal: Renewal::of_locks(turns.chain(work).collect()), called };
+        let (kept, effects) = self.db.run_whole(true, |scope| kept(verb.run(scope).map(|_| ())))?;
+        if kept {
+            batch.absorb(effects, &mut self.schedule);
+        }
+        // A lock that was lost meanwhile has another holder: its fetch is not answered but parked again.
+        batch.effects.removed = true;
+        Ok(())
+    }
+
+    /// Parks fetches again whose assigned row was deleted or taken over in the same batch.
+    pub(crate) fn drop_vanished(&mut self, batch: &mut WriterBatch) -> Result<(), BatchLoss> {
+        let scope = self.db.scope();
+        let mut vanished = Assignments::default();
+        for list in [&mut batch.assigned, &mut batch.late] {
+            for (fetch, turn) in std::mem::take(&mut list.turns) {
+                let held = unless_damaged(fetch_turns::is_held(&scope, &turn.token))?;
+                if held { &mut *list } else { &mut vanished }.turns.push((fetch, turn));
+            }
+            for (fetch, work) in std::mem::take(&mut list.work) {
+                let held = unless_damaged(fetch_work::is_held(&scope, &work.token))?;
+                if held { &mut *list } else { &mut vanished }.work.push((fetch, work));
+            }
+        }
+        self.park_again(vanished);
+        Ok(())
+    }
+}
+
+fn lock_renewal(kind: LockKind, token: &str, lock_ms: u64) -> LockRenewal {
+    LockRenewal { kind, token: token.to_owned(), extend_for: Duration::from_millis(lock_ms) }
+}
+
+/// A refusal rolls the savepoint back, a storage error loses the batch.
+fn kept(done: Result<(), VerbFailure>) -> Result<bool, rusqlite::Error> {
+    match done {
+        Ok(()) => Ok(true),
+        Err(VerbFailure::Refused(error)) => {
+            tracing::error!(target: "everturn::providers::sqlite", %error,
+                "damaged rows prevented housekeeping (expired locks, due messages, orphans); it is tried again");
+            Ok(false)
+        }
+        Err(VerbFailure::Storage(error)) => Err(error),
+    }
+}
+
+/// A row that cannot be read counts as missing.
+fn unless_damaged(held: Result<bool, VerbFailure>) -> Result<bool, rusqlite::Error> {
+    match held {
+        Ok(held) => Ok(held),
+        Err(VerbFailure::Refused(_)) => Ok(false),
+        Err(VerbFailure::Storage(error)) => Err(error),
+    }
+}

@@ -1,0 +1,274 @@
+//! One batch: the operations of one transaction, the work it assigns, and their answers.
+
+use std::collections::{HashSet, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use crate::clock_reading::ClockReading;
+use crate::command_queue::CommandSource;
+use crate::fetch_turns::{AssignedTurn, TurnAnswer};
+use crate::fetch_work::{AssignedWork, WorkAnswer};
+use crate::locks;
+use crate::operation::{Effects, Operation};
+use crate::parked_fetches::{ParkedTurnFetch, ParkedWorkFetch, answer_none};
+use crate::return_unread::{UnreadGuard, UnreadWork};
+use crate::writer::connection::BatchLoss;
+use crate::writer::schedule::{Schedule, WorkHints};
+use crate::writer::{BatchLimits, Writer};
+
+/// Work that was assigned to parked fetches.
+#[derive(Default)]
+pub(crate) struct Assignments {
+    pub(crate) turns: Vec<(ParkedTurnFetch, AssignedTurn)>,
+    pub(crate) work: Vec<(ParkedWorkFetch, AssignedWork)>,
+}
+
+impl Assignments {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.turns.is_empty() && self.work.is_empty()
+    }
+
+    /// The same assignments, each with the time from which its renewed lock counts.
+    fn renewed(mut self, held: &[(String, ClockReading, u64)]) -> Self {
+        let renewed_at =
+            |token: &str| held.iter().rev().find(|(other, ..)| other == token).map(|(_, at, _)| *at);
+        for (_, turn) in &mut self.turns {
+            turn.at = renewed_at(&turn.token).unwrap_or(turn.at);
+        }
+        for (_, work) in &mut self.work {
+            work.at = renewed_at(&work.token).unwrap_or(work.at);
+        }
+        self
+    }
+}
+
+/// What one transaction holds.
+#[derive(Default)]
+pub(crate) struct WriterBatch {
+    /// Operations to run; the one that runs is in front.
+    pub(crate) todo: VecDeque<Box<dyn Operation>>,
+    pub(crate) done: Vec<Box<dyn Operation>>,
+    pub(crate) assigned: Assignments,
+    /// Work of an earlier batch whose lock is renewed in this one before the fetch is answered.
+    pub(crate) late: Assignments,
+    /// Fetches that took their one look and found nothing.
+    pub(crate) no_turn: Vec<ParkedTurnFetch>,
+    pub(crate) no_work: Vec<ParkedWorkFetch>,
+    pub(crate) effects: Effects,
+    /// Turns that were answered before the commit and whose own commit is outstanding.
+    pub(crate) early: HashSet<String>,
+    window_open: bool,
+    /// An instance was skipped because its turn ended in this very batch.
+    pub(crate) look_again: bool,
+    /// How many operations and assignments it has.
+    pub(crate) operations: usize,
+    payload_bytes: usize,
+    pub(crate) changes_before: u64,
+    /// One operation of a lost batch runs again alone: nothing is assigned, and a failure is final.
+    pub(crate) alone: bool,
+}
+
+impl WriterBatch {
+    pub(crate) fn alone(operation: Box<dyn Operation>) -> Self {
+        Self { todo: VecDeque::from([operation]), alone: true, ..Self::default() }
+    }
+
+    pub(crate) fn is_full(&self, limits: &BatchLimits) -> bool {
+        self.operations >= limits.operations_max || self.payload_bytes >= limits.payload_bytes_max
+    }
+
+    /// Moves pending operations into the batch: those of lock holders first, each kind in order of arrival.
+    fn take_pending(&mut self, pending: &mut Vec<Box<dyn Operation>>, limits: &BatchLimits) {
+        pending.sort_by_key(|operation| operation.order());
+        let mut taken = 0;
+        for operation in pending.iter() {
+            if self.is_full(limits) {
+                break;
+            }
+            self.operations += 1;
+            self.payload_bytes += operation.payload_bytes();
+            taken += 1;
+        }
+        self.todo.extend(pending.drain(..taken));
+    }
+
+    /// Notes what an operation or an assignment did.
+    pub(crate) fn absorb(&mut self, effects: Effects, schedule: &mut Schedule) {
+        for token in &effects.released {
+            self.early.remove(token);
+        }
+        schedule.hints.turns |= effects.turns || effects.new_turns || effects.orphans;
+        schedule.hints.orphans |= effects.orphans;
+        if effects.turns || effects.removed {
+            schedule.forget_skipped();
+        }
+        schedule.hints.work |= effects.work;
+        self.effects.absorb(effects);
+    }
+}
+
+impl Writer {
+    /// Runs the batch in the transaction that was begun, and ends the transaction.
+    pub(crate) fn run_batch(&mut self, mut batch: WriterBatch, source: &mut dyn CommandSource) {
+        let ran = catch_unwind(AssertUnwindSafe(|| {
+            self.fill(&mut batch, source)?;
+            self.db.commit(batch.changes_before)
+        }));
+        match ran {
+            Ok(Ok(wrote)) => {
+                if wrote {
+                    self.schedule.note_unknown_due(self.db.now());
+                    self.shared.commits.fetch_add(1, Ordering::Relaxed);
+                }
+                if self.outage.batch_is_committed() {
+                    // The store is back: parked fetches may have missed work meanwhile.
+                    self.schedule.hints = WorkHints::ALL;
+                    self.outage.release_owed(&mut self.pending);
+                }
+                self.finish(batch);
+            }
+            Ok(Err(BatchLoss::Storage(reason))) => self.lose(batch, &reason),
+            Ok(Err(BatchLoss::RefusedLate)) => self.run_again_carefully(batch),
+            Err(_panic) => {
+                self.outage.note_panic();
+                self.lose(batch, "the writer panicked");
+            }
+        }
+        if let Some(checkpointer) = &mut self.checkpointer {
+            checkpointer.after_batch(&self.db.conn);
+        }
+    }
+
+    /// Runs pending operations, and commands that arrive while the window is open.
+    fn fill(&mut self, batch: &mut WriterBatch, source: &mut dyn CommandSource) -> Result<(), BatchLoss> {
+        batch.changes_before = self.db.conn.total_changes();
+        self.outage.batch_begins();
+        self.look_for_foreign_commits()?;
+        if !batch.alone && !self.late.is_empty() {
+            self.renew_late(batch)?;
+        }
+        if self.schedule.assignment_owed && !batch.alone {
+            // A stream of operations must not starve the fetches whose callers could work it off.
+            self.assign(batch)?;
+        }
+        loop {
+            if !batch.alone {
+                batch.take_pending(&mut self.pending, &self.limits);
+            }
+            while let Some(operation) = batch.todo.front_mut() {
+                let undoable = batch.alone || operation.writes_before_refusal() || self.outage.is_careful();
+                let (kept, effects) = self.db.run_whole(undoable, |scope| operation.run(scope))?;
+                if kept {
+                    batch.absorb(effects, &mut self.schedule);
+                }
+                batch.done.extend(batch.todo.pop_front());
+            }
+            if batch.alone {
+                return Ok(());
+            }
+            self.assign(batch)?;
+            if batch.early.is_empty() || batch.is_full(&self.limits) || !self.await_commands(batch, source) {
+                break;
+            }
+        }
+        if batch.effects.removed {
+            self.drop_vanished(batch)?;
+        }
+        Ok(())
+    }
+
+    /// Waits for commands while the window is open; `false` when it is over.
+    fn await_commands(&mut self, batch: &mut WriterBatch, source: &mut dyn CommandSource) -> bool {
+        if !batch.window_open {
+            batch.window_open = true;
+            let window = self.db.window();
+            if window == Duration::ZERO {
+                return false;
+            }
+            // Opened once: the batch ends however many turns begin in it.
+            source.open(window);
+        }
+        match source.next() {
+            Some(commands) => {
+                commands.into_iter().for_each(|command| self.accept(command));
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// The batch is durable: answers fetches first, because their callers begin to work, then operations.
+    fn finish(&mut self, batch: WriterBatch) {
+        let WriterBatch {
+            mut done, assigned, late, no_turn, no_work, effects, look_again, operations, ..
+        } = batch;
+        let renewed = late.renewed(&effects.held);
+        // A lock that had expired, and was renewed by a call from before its end, is held.
+        for token in &effects.ended {
+            self.db.own_locks.end(token);
+        }
+        for (token, at, lock_ms) in effects.held {
+            self.db.own_locks.hold(token, at, lock_ms);
+        }
+        for token in &effects.released {
+            self.db.own_locks.release(token);
+        }
+        for operation in &done {
+            // The callback is the runtime's; a panic in it is no failure of the store.
+            if catch_unwind(AssertUnwindSafe(|| operation.committed())).is_err() {
+                tracing::error!(target: "everturn::providers::sqlite",
+                    "the runtime's callback after a commit panicked; the commit is durable, please report this");
+            }
+        }
+        self.schedule.hints.turns |= look_again;
+        // Work that was renewed once is not held up for ever by a disk that is always slow.
+        self.answer_fetches(renewed, locks::half_spent);
+        self.answer_fetches(assigned, locks::has_aged);
+        self.shared.watches.bump(&effects.touched);
+        done.sort_by_key(|operation| operation.order());
+        done.into_iter().for_each(|operation| operation.answer());
+        no_turn.into_iter().for_each(answer_none);
+        no_work.into_iter().for_each(answer_none);
+        metrics::histogram!("everturn_sqlite_batch_operations")
+            .record(f64::from(u32::try_from(operations).unwrap_or(u32::MAX)));
+    }
+
+    /// Answers fetches whose work is assigned. If too much of a lock is spent, it is renewed first, in the next batch.
+    fn answer_fetches(
+        &mut self,
+        assigned: Assignments,
+        is_spent: fn(ClockReading, ClockReading, u64) -> bool,
+    ) {
+        let now = self.db.now();
+        for (fetch, turn) in assigned.turns {
+            if is_spent(turn.at, now, turn.lock_ms) {
+                self.late.turns.push((fetch, turn));
+            } else {
+                self.answer_turn(fetch, turn);
+            }
+        }
+        for (fetch, work) in assigned.work {
+            if is_spent(work.at, now, work.lock_ms) {
+                self.late.work.push((fetch, work));
+            } else {
+                self.answer_work(fetch, work);
+            }
+        }
+    }
+
+    pub(crate) fn answer_turn(&self, fetch: ParkedTurnFetch, turn: AssignedTurn) {
+        let unread = UnreadWork::Turn { token: turn.token.clone() };
+        let guard = UnreadGuard::new(Arc::clone(&self.commands), unread);
+        // If the caller no longer listens, dropping the answer returns the instance.
+        drop(fetch.reply.send(Ok(Some(TurnAnswer { turn, guard }))));
+    }
+
+    pub(crate) fn answer_work(&self, fetch: ParkedWorkFetch, work: AssignedWork) {
+        let unread = UnreadWork::Activity { token: work.token.clone(), lease: work.lease.clone() };
+        let guard = UnreadGuard::new(Arc::clone(&self.commands), unread);
+        // If the caller no longer listens, dropping the answer returns the activity.
+        drop(fetch.reply.send(Ok(Some(WorkAnswer { work, guard }))));
+    }
+}

@@ -1,0 +1,94 @@
+//! The state of an outage: the store fails, or the writer cannot be trusted.
+
+use std::time::Duration;
+
+use crate::operation::Operation;
+
+/// How long parked fetches are left alone after a lost batch: the outage may last.
+pub(crate) const LOST_PAUSE: Duration = Duration::from_millis(100);
+/// How many batches after a lost one give every operation a savepoint.
+const CAREFUL_BATCHES: u32 = 1_000;
+/// How many panics in a row break the writer: a second one says that the cause does not go away.
+const PANICS_MAX: u32 = 2;
+
+/// What the writer remembers of lost batches.
+#[derive(Default)]
+pub(crate) struct Outage {
+    /// The last batch was lost.
+    lost_last: bool,
+    /// Operations without a waiting caller that run when the store is back.
+    owed: Vec<Box<dyn Operation>>,
+    /// How many more batches give every operation a savepoint.
+    careful_batches: u32,
+    panics: u32,
+    broken: Option<String>,
+}
+
+impl Outage {
+    pub(crate) fn is_under_way(&self) -> bool {
+        self.lost_last
+    }
+
+    /// Whether every operation gets a savepoint, so that it can be undone.
+    pub(crate) fn is_careful(&self) -> bool {
+        self.careful_batches > 0
+    }
+
+    pub(crate) fn be_careful(&mut self) {
+        self.careful_batches = CAREFUL_BATCHES;
+    }
+
+    pub(crate) fn batch_begins(&mut self) {
+        self.careful_batches = self.careful_batches.saturating_sub(1);
+    }
+
+    pub(crate) fn batch_is_lost(&mut self) {
+        self.lost_last = true;
+        self.be_careful();
+    }
+
+    /// A batch was committed. Returns whether that ends an outage.
+    pub(crate) fn batch_is_committed(&mut self) -> bool {
+        self.panics = 0;
+        self.end()
+    }
+
+    /// Assumes that the store is back. Returns whether there was an outage.
+    pub(crate) fn end(&mut self) -> bool {
+        std::mem::take(&mut self.lost_last)
+    }
+
+    pub(crate) fn note_panic(&mut self) {
+        self.panics += 1;
+    }
+
+    /// The store failed. An operation that no caller waits for is owed: it runs when the store is back.
+    pub(crate) fn give_up(&mut self, operation: Box<dyn Operation>, reason: &str) {
+        if operation.is_owed() {
+            self.owed.push(operation);
+        } else {
+            operation.fail(reason, true);
+        }
+    }
+
+    /// Moves the owed operations to the pending ones.
+    pub(crate) fn release_owed(&mut self, pending: &mut Vec<Box<dyn Operation>>) {
+        pending.append(&mut self.owed);
+    }
+
+    /// Why the writer takes no more work, if it is broken.
+    pub(crate) fn broken(&self) -> Option<&str> {
+        self.broken.as_deref()
+    }
+
+    /// Breaks the writer if it panicked twice in a row: a writer that cannot be trusted must not write. Returns why, the
+    /// first time.
+    pub(crate) fn break_if_panicking(&mut self) -> Option<&str> {
+        if self.panics < PANICS_MAX || self.broken.is_some() {
+            return None;
+        }
+        let reason = "the writer panicked twice in a row and takes no more work; the log has the panics, \
+             restart the process to go on";
+        Some(self.broken.insert(reason.to_owned()))
+    }
+}

@@ -1,0 +1,200 @@
+//! When the writer wakes up, and what it then looks at.
+
+use std::time::Duration;
+
+use everturn_core::SemverRange;
+use rusqlite::Connection;
+
+use crate::clock_reading::ClockReading;
+use crate::due::{self, FutureLocks};
+use crate::locks::OwnLocks;
+
+/// The clocks are read at least this often while a fetch is parked: they may have been set.
+pub(crate) const CLOCK_LOOK: Duration = Duration::from_secs(1);
+/// A busy writer finds out what becomes due next this long after a commit at the latest.
+const DUE_UNKNOWN_MAX: Duration = Duration::from_millis(1);
+/// How many batches in a row postpone the expiry of locks because calls of lock holders are pending.
+const EXPIRY_DEFERRED_MAX: u32 = 16;
+
+/// Where a look is worthwhile: hints that may be wrong, never the only record of anything.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct WorkHints {
+    /// Instances may be ready.
+    pub(crate) turns: bool,
+    /// Orphaned messages may be there.
+    pub(crate) orphans: bool,
+    /// Activities may be ready.
+    pub(crate) work: bool,
+    /// Messages, locks or leases may have become due.
+    pub(crate) time: bool,
+}
+
+impl WorkHints {
+    pub(crate) const ALL: Self = Self { turns: true, orphans: true, work: true, time: true };
+}
+
+/// The ready instances at the front of the queue that no parked fetch can replay. They are skipped as long as only
+/// instances with newer messages become ready.
+#[derive(Debug)]
+pub(crate) struct SkippedInstances {
+    /// The versions that all parked fetches can replay; `None` if the fetches differ.
+    range: Option<Option<SemverRange>>,
+    /// The last skipped instance, by its oldest message.
+    pub(crate) up_to: i64,
+    /// A parked fetch can replay the next instance.
+    pub(crate) ends: bool,
+}
+
+impl SkippedInstances {
+    /// Skips the instance whose oldest message is `seq`, if all before it are skipped.
+    pub(crate) fn skip(&mut self, seq: i64) {
+        if !self.ends {
+            self.up_to = seq;
+        }
+    }
+}
+
+/// The schedule of wake-ups.
+#[derive(Debug)]
+pub(crate) struct Schedule {
+    pub(crate) hints: WorkHints,
+    /// The last batch was full before every parked fetch was served.
+    pub(crate) assignment_owed: bool,
+    /// Locks that end later than they could: the wall clock was set back.
+    pub(crate) future_locks: FutureLocks,
+    skipped: Option<SkippedInstances>,
+    /// Everything that became due up to this wall time was woken.
+    woken_ms: i64,
+    /// When something becomes due next, as of the last look ahead.
+    next_due_ms: Option<i64>,
+    /// Since when something that becomes due earlier may have been written.
+    due_unknown_since: Option<Duration>,
+    /// When everything was last looked at, by the monotonic clock.
+    looked_at: Duration,
+    idle_ticks: u32,
+    expiry_deferred: u32,
+}
+
+impl Default for Schedule {
+    fn default() -> Self {
+        Self {
+            hints: WorkHints::ALL,
+            assignment_owed: false,
+            future_locks: FutureLocks::default(),
+            skipped: None,
+            woken_ms: i64::MIN,
+            next_due_ms: None,
+            due_unknown_since: Some(Duration::ZERO),
+            looked_at: Duration::ZERO,
+            idle_ticks: 0,
+            expiry_deferred: 0,
+        }
+    }
+}
+
+impl Schedule {
+    /// Something that becomes due may have been written.
+    pub(crate) fn note_unknown_due(&mut self, now: ClockReading) {
+        self.due_unknown_since.get_or_insert(now.monotonic);
+    }
+
+    /// Discards what earlier looks found: it is no longer true.
+    pub(crate) fn forget_looks(&mut self, now: ClockReading) {
+        self.woken_ms = i64::MIN;
+        self.next_due_ms = None;
+        self.note_unknown_due(now);
+        self.skipped = None;
+    }
+
+    /// Finds out when something becomes due next, unless that is known.
+    pub(crate) fn find_next_due(
+        &mut self,
+        conn: &Connection,
+        now: ClockReading,
+    ) -> Result<(), rusqlite::Error> {
+        if self.due_unknown_since.is_some() {
+            // If the clock was set back, earlier times count again.
+            self.woken_ms = self.woken_ms.min(now.wall_ms);
+            self.next_due_ms = due::next(conn, self.woken_ms)?;
+            self.due_unknown_since = None;
+        }
+        Ok(())
+    }
+
+    /// Whether a busy writer must find out now what becomes due next.
+    pub(crate) fn is_look_ahead_overdue(&self, now: ClockReading) -> bool {
+        self.due_unknown_since.is_some_and(|since| now.monotonic.saturating_sub(since) >= DUE_UNKNOWN_MAX)
+    }
+
+    /// Everything that became due up to `woken_ms` was woken, or `more` of it is left.
+    pub(crate) fn note_woken(&mut self, woken_ms: i64, more: bool, now: ClockReading) {
+        self.hints.time = more;
+        self.woken_ms = woken_ms;
+        self.next_due_ms = None;
+        self.note_unknown_due(now);
+    }
+
+    /// Whether something has become due.
+    pub(crate) fn is_due(&self, own_locks: &OwnLocks, now: ClockReading) -> bool {
+        self.next_due_ms.is_some_and(|due_ms| due_ms <= now.wall_ms)
+            || self.next_deadline(own_locks).is_some_and(|deadline| deadline <= now.monotonic)
+    }
+
+    /// How long until something becomes due.
+    pub(crate) fn until_due(&self, own_locks: &OwnLocks, now: ClockReading) -> Option<Duration> {
+        let by_monotonic =
+            self.next_deadline(own_locks).map(|deadline| deadline.saturating_sub(now.monotonic));
+        let by_wall = self.next_due_ms.map(|due_ms| due::until(due_ms, now));
+        [by_wall, by_monotonic].into_iter().flatten().min()
+    }
+
+    /// When the next lock ends that is judged by the monotonic clock.
+    fn next_deadline(&self, own_locks: &OwnLocks) -> Option<Duration> {
+        [own_locks.next_deadline(), self.future_locks.next_end()].into_iter().flatten().min()
+    }
+
+    /// A busy writer looks at everything again from time to time: clocks may have been set.
+    pub(crate) fn look_at_least_every_second(&mut self, now: ClockReading) {
+        if now.monotonic.saturating_sub(self.looked_at) >= CLOCK_LOOK {
+            self.looked_at = now.monotonic;
+            self.hints = WorkHints::ALL;
+        }
+    }
+
+    /// Counts a wake-up without a command; every `ticks_per_look`th looks at everything.
+    pub(crate) fn tick(&mut self, ticks_per_look: u32, must_look: bool) {
+        self.idle_ticks += 1;
+        if self.idle_ticks >= ticks_per_look || must_look {
+            self.idle_ticks = 0;
+            self.hints = WorkHints::ALL;
+        }
+    }
+
+    /// Whether locks may expire now: not while calls of lock holders are pending, unless that takes too long.
+    pub(crate) fn may_expire(&mut self, holders_are_pending: bool) -> bool {
+        self.expiry_deferred = if holders_are_pending { self.expiry_deferred + 1 } else { 0 };
+        if self.expiry_deferred > EXPIRY_DEFERRED_MAX {
+            self.expiry_deferred = 0;
+        }
+        self.expiry_deferred == 0
+    }
+
+    /// Where the queue of ready instances begins for fetches that can replay `range`.
+    pub(crate) fn take_skipped(&mut self, range: Option<Option<SemverRange>>) -> SkippedInstances {
+        match self.skipped.take() {
+            Some(skipped) if range.is_some() && skipped.range == range => {
+                SkippedInstances { ends: false, ..skipped }
+            }
+            _ => SkippedInstances { range, up_to: i64::MIN, ends: false },
+        }
+    }
+
+    pub(crate) fn keep_skipped(&mut self, skipped: SkippedInstances) {
+        self.skipped = Some(skipped);
+    }
+
+    /// An instance became ready that may stand before the skipped ones.
+    pub(crate) fn forget_skipped(&mut self) {
+        self.skipped = None;
+    }
+}
