@@ -1,13 +1,13 @@
-//! The binaries with the tests.
+//! The binaries with the tests of the proofs.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use serde::Deserialize;
+use everturn_built::{BuiltBinary, cargo};
 
 use crate::catalogue::PACKAGES;
 
-/// A built test binary, and what is in it.
+/// A built test binary, and the tests in it.
 #[derive(Debug)]
 pub(crate) struct TestBinary {
     pub(crate) executable: PathBuf,
@@ -16,49 +16,16 @@ pub(crate) struct TestBinary {
     pub(crate) tests: Vec<String>,
 }
 
-/// A line of cargo's.
-#[derive(Deserialize)]
-struct Message {
-    reason: String,
-    manifest_path: Option<PathBuf>,
-    executable: Option<PathBuf>,
-    target: Option<Target>,
-}
-
-#[derive(Deserialize)]
-struct Target {
-    kind: Vec<String>,
-}
-
-/// The cargo that runs us.
-pub(crate) fn cargo(root: &Path) -> Command {
-    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.current_dir(root);
-    cargo
-}
-
 /// Builds the tests of the proofs.
 pub(crate) fn build(root: &Path) -> Result<Vec<TestBinary>, String> {
     let mut build = cargo(root);
-    build.args(["test", "--no-run", "--locked", "--message-format=json-render-diagnostics", "--test", "it"]);
+    build.args(["test", "--no-run", "--locked", "--test", "it"]);
     build.args(PACKAGES.iter().flat_map(|package| ["--package", package]));
-    let output =
-        build.stderr(Stdio::inherit()).output().map_err(|error| format!("cargo cannot be run: {error}"))?;
-    if !output.status.success() {
-        return Err("the tests do not build".to_owned());
-    }
-    let messages = output.stdout.split(|byte| *byte == b'\n');
-    let artifacts = messages.filter_map(|line| serde_json::from_slice::<Message>(line).ok());
-    let is_test = |message: &Message| {
-        let kinds = message.target.as_ref().map_or(&[][..], |target| &target.kind);
-        message.reason == "compiler-artifact" && kinds.iter().any(|kind| kind == "test")
-    };
     let mut binaries = Vec::new();
-    for message in artifacts.filter(is_test) {
-        let (Some(executable), Some(manifest)) = (message.executable, message.manifest_path) else {
-            continue;
-        };
-        let folder = manifest.parent().unwrap_or(root).to_owned();
+    // Cargo names also the programs that the tests run.
+    for BuiltBinary { executable, folder, .. } in
+        everturn_built::build(build)?.into_iter().filter(|binary| binary.target == "it")
+    {
         let tests = list(&executable, &folder)?;
         binaries.push(TestBinary { executable, folder, tests });
     }

@@ -1,9 +1,9 @@
 //! Looking at instances as a whole.
 
 use crate::events;
-use crate::harness::{Harness, permanent_refusal, secs};
-use crate::items::{NAME, VERSION, activity, queue_message, signal, start};
-use crate::turn::Turn;
+use crate::harness::{Harness, expect_permanent_error, secs};
+use crate::items::{NAME, VERSION, activity, queue_message, signal};
+use crate::turn_draft::TurnDraft;
 
 cases! { $ admin as admin_cases:
     all_created_instances_are_listed_newest_first,
@@ -18,10 +18,6 @@ cases! { $ admin as admin_cases:
     the_instance_is_updated_by_its_turns,
     totals_grow_with_instances_and_events,
     queue_depths_count_what_is_not_locked,
-    stats_of_an_unknown_instance_are_none,
-    stats_count_events_and_bytes_of_the_current_execution,
-    stats_count_carried_messages,
-    stats_count_live_keys,
     only_direct_children_are_listed_by_id,
     the_parent_of_a_root_a_child_and_nobody,
     a_tree_is_listed_root_first,
@@ -33,7 +29,7 @@ async fn all_created_instances_are_listed_newest_first(h: Harness) {
         h.create(instance).await;
         h.pass(secs(1));
     }
-    h.turn("b", Turn::of("b", 1).event(2, events::scheduled())).await;
+    h.turn("b", TurnDraft::of("b", 1).event(2, events::scheduled())).await;
     assert_eq!(h.admin().list_instances().await.unwrap(), ["a", "c", "b"]);
     assert_eq!(h.admin().list_instances_by_status("Running").await.unwrap(), ["a", "c", "b"]);
 }
@@ -51,8 +47,8 @@ async fn equal_times_are_listed_by_id(h: Harness) {
 async fn the_status_filter_works(h: Harness) {
     h.create("running").await;
     h.create_completed("completed").await;
-    h.begin("failed", Turn::beginning("failed", 1).failing(2, "boom")).await;
-    h.begin("continued", Turn::beginning("continued", 1).continuing_as_new(2)).await;
+    h.begin("failed", TurnDraft::beginning("failed", 1).failing(2, "boom")).await;
+    h.begin("continued", TurnDraft::beginning("continued", 1).continuing_as_new(2)).await;
     let admin = h.admin();
     assert_eq!(admin.list_instances_by_status("Running").await.unwrap(), ["running"]);
     assert_eq!(admin.list_instances_by_status("Completed").await.unwrap(), ["completed"]);
@@ -108,9 +104,9 @@ async fn info_of_something_unknown_says_not_found(h: Harness) {
     h.create("i").await;
     let admin = h.admin();
     for error in [
-        permanent_refusal(admin.get_instance_info("nobody").await),
-        permanent_refusal(admin.get_execution_info("nobody", 1).await),
-        permanent_refusal(admin.get_execution_info("i", 2).await),
+        expect_permanent_error(admin.get_instance_info("nobody").await),
+        expect_permanent_error(admin.get_execution_info("nobody", 1).await),
+        expect_permanent_error(admin.get_execution_info("i", 2).await),
     ] {
         assert!(error.to_string().to_lowercase().contains("not found"), "{error}");
     }
@@ -120,7 +116,7 @@ async fn the_instance_is_updated_by_its_turns(h: Harness) {
     h.create("i").await;
     let created = h.admin().get_instance_info("i").await.unwrap();
     h.pass(secs(5));
-    h.turn("i", Turn::of("i", 1).completing(2, "ok")).await;
+    h.turn("i", TurnDraft::of("i", 1).completing(2, "ok")).await;
     let updated = h.admin().get_instance_info("i").await.unwrap();
     assert_eq!(updated.created_at, created.created_at);
     assert_eq!(updated.updated_at, created.created_at + 5_000);
@@ -131,7 +127,7 @@ async fn totals_grow_with_instances_and_events(h: Harness) {
     assert_eq!((empty.total_instances, empty.total_executions, empty.total_events), (0, 0, 0));
     h.create("running").await;
     h.create_completed("completed").await;
-    h.begin("failed", Turn::beginning("failed", 1).failing(2, "boom")).await;
+    h.begin("failed", TurnDraft::beginning("failed", 1).failing(2, "boom")).await;
     h.create_with_executions("twice", 2).await;
     let metrics = h.admin().get_system_metrics().await.unwrap();
     assert_eq!(metrics.total_instances, 4);
@@ -151,57 +147,10 @@ async fn queue_depths_count_what_is_not_locked(h: Harness) {
     h.queue(activity("i", 2)).await;
     let depths = h.admin().get_queue_depths().await.unwrap();
     assert_eq!((depths.orchestrator_queue, depths.worker_queue, depths.timer_queue), (3, 2, 0));
-    h.fetched().await;
+    h.fetched_turn().await;
     h.fetched_work().await;
     let depths = h.admin().get_queue_depths().await.unwrap();
     assert_eq!((depths.orchestrator_queue, depths.worker_queue, depths.timer_queue), (1, 1, 0));
-}
-
-async fn stats_of_an_unknown_instance_are_none(h: Harness) {
-    assert_eq!(h.get_instance_stats("nobody").await.unwrap(), None);
-    h.send(start("i")).await;
-    assert_eq!(h.get_instance_stats("i").await.unwrap(), None);
-}
-
-async fn stats_count_events_and_bytes_of_the_current_execution(h: Harness) {
-    h.begin("i", Turn::beginning("i", 1).continuing_as_new(2)).await;
-    h.take_turn("i", Turn::beginning("i", 2)).await;
-    let one = h.get_instance_stats("i").await.unwrap().unwrap();
-    assert_eq!(one.history_event_count, 1);
-    assert!(one.history_size_bytes > 0);
-    let payload = "x".repeat(10_000);
-    h.turn("i", Turn::of("i", 2).completing(2, &payload)).await;
-    let two = h.get_instance_stats("i").await.unwrap().unwrap();
-    assert_eq!(two.history_event_count, 2);
-    let grown = two.history_size_bytes - one.history_size_bytes;
-    assert!((10_000..20_000).contains(&grown), "an event of 10,000 bytes added {grown}");
-}
-
-async fn stats_count_carried_messages(h: Harness) {
-    let turn = Turn::of("i", 1).event(1, events::started_carrying(&["a", "b", "c"])).named(NAME, VERSION);
-    h.begin("i", turn).await;
-    assert_eq!(h.get_instance_stats("i").await.unwrap().unwrap().queue_pending_count, 3);
-    h.create("none").await;
-    assert_eq!(h.get_instance_stats("none").await.unwrap().unwrap().queue_pending_count, 0);
-}
-
-async fn stats_count_live_keys(h: Harness) {
-    let turn =
-        Turn::beginning("i", 1).event(2, events::kv_set("a", "12345")).event(3, events::kv_set("b", "ä"));
-    h.begin("i", turn).await;
-    let stats = h.get_instance_stats("i").await.unwrap().unwrap();
-    assert_eq!((stats.kv_user_key_count, stats.kv_total_value_bytes), (2, 7), "of an unfinished execution");
-    h.turn("i", Turn::of("i", 1).continuing_as_new(4)).await;
-    let turn = Turn::beginning("i", 2)
-        .event(2, events::kv_set("a", "1"))
-        .event(3, events::kv_cleared("b"))
-        .event(4, events::kv_set("c", "22"));
-    h.take_turn("i", turn).await;
-    let stats = h.get_instance_stats("i").await.unwrap().unwrap();
-    assert_eq!((stats.kv_user_key_count, stats.kv_total_value_bytes), (2, 3), "of the merged view");
-    h.turn("i", Turn::of("i", 2).completing(5, "ok")).await;
-    let stats = h.get_instance_stats("i").await.unwrap().unwrap();
-    assert_eq!((stats.kv_user_key_count, stats.kv_total_value_bytes), (2, 3), "after completion");
 }
 
 async fn only_direct_children_are_listed_by_id(h: Harness) {
@@ -220,7 +169,7 @@ async fn the_parent_of_a_root_a_child_and_nobody(h: Harness) {
     h.create_child("child", "root").await;
     assert_eq!(h.admin().get_parent_id("root").await.unwrap(), None);
     assert_eq!(h.admin().get_parent_id("child").await.unwrap().as_deref(), Some("root"));
-    permanent_refusal(h.admin().get_parent_id("nobody").await);
+    expect_permanent_error(h.admin().get_parent_id("nobody").await);
 }
 
 async fn a_tree_is_listed_root_first(h: Harness) {

@@ -1,15 +1,13 @@
 //! A dispatcher gets only executions that it can replay.
 
-use std::time::Duration;
-
 use everturn_core::SemverRange;
 use everturn_provider::DispatcherCapabilityFilter;
 use semver::Version;
 
 use crate::events;
-use crate::harness::{Harness, LOCK};
+use crate::harness::Harness;
 use crate::items::{signal, start};
-use crate::turn::Turn;
+use crate::turn_draft::TurnDraft;
 
 cases! { $ capability_filter as capability_filter_cases:
     without_a_filter_any_pin_comes,
@@ -43,20 +41,20 @@ fn ones() -> DispatcherCapabilityFilter {
 
 /// A running instance that is pinned, with a message waiting.
 async fn pinned(h: &Harness, instance: &str, pin: Version) {
-    h.begin(instance, Turn::beginning(instance, 1).pinned(pin)).await;
+    h.begin(instance, TurnDraft::beginning(instance, 1).pinned(pin)).await;
     h.send(signal(instance, "go")).await;
 }
 
 async fn without_a_filter_any_pin_comes(h: Harness) {
     pinned(&h, "i", version(99, 0)).await;
-    assert_eq!(h.fetched().await.item.instance, "i");
+    assert_eq!(h.fetched_turn().await.item.instance, "i");
 }
 
 async fn a_pin_inside_the_range_comes_and_outside_it_does_not(h: Harness) {
     pinned(&h, "i", version(1, 5)).await;
-    assert!(h.fetch_filtered(&filter(version(2, 0), version(3, 0))).await.is_none());
-    assert!(h.fetch_filtered(&filter(version(0, 1), version(1, 4))).await.is_none());
-    assert_eq!(h.fetch_filtered(&ones()).await.unwrap().item.instance, "i");
+    assert!(h.next_turn_filtered(&filter(version(2, 0), version(3, 0))).await.is_none());
+    assert!(h.next_turn_filtered(&filter(version(0, 1), version(1, 4))).await.is_none());
+    assert_eq!(h.next_turn_filtered(&ones()).await.unwrap().item.instance, "i");
 }
 
 async fn both_bounds_are_inclusive(h: Harness) {
@@ -64,42 +62,42 @@ async fn both_bounds_are_inclusive(h: Harness) {
         let instance = pin.to_string();
         pinned(&h, &instance, pin).await;
         let bounds = filter(Version::new(1, 2, 3), Version::new(1, 4, 0));
-        assert_eq!(h.fetch_filtered(&bounds).await.unwrap().item.instance, instance);
+        assert_eq!(h.next_turn_filtered(&bounds).await.unwrap().item.instance, instance);
     }
     for pin in [Version::new(1, 2, 2), Version::new(1, 4, 1), Version::new(1, 10, 0)] {
         let instance = pin.to_string();
-        h.begin(&instance, Turn::beginning(&instance, 1).pinned(pin)).await;
+        h.begin(&instance, TurnDraft::beginning(&instance, 1).pinned(pin)).await;
         h.send(signal(&instance, "go")).await;
         let bounds = filter(Version::new(1, 2, 3), Version::new(1, 4, 0));
-        assert!(h.fetch_filtered(&bounds).await.is_none(), "{instance} is outside");
-        assert_eq!(h.fetched().await.item.instance, instance);
+        assert!(h.next_turn_filtered(&bounds).await.is_none(), "{instance} is outside");
+        assert_eq!(h.fetched_turn().await.item.instance, instance);
     }
 }
 
 async fn an_unpinned_execution_passes_any_filter(h: Harness) {
     h.create("i").await;
     h.send(signal("i", "go")).await;
-    assert_eq!(h.fetch_filtered(&ones()).await.unwrap().item.instance, "i");
+    assert_eq!(h.next_turn_filtered(&ones()).await.unwrap().item.instance, "i");
     h.send(start("new")).await;
-    assert_eq!(h.fetch_filtered(&ones()).await.unwrap().item.instance, "new");
+    assert_eq!(h.next_turn_filtered(&ones()).await.unwrap().item.instance, "new");
 }
 
 async fn an_older_incompatible_instance_is_passed_over_and_stays_unlocked(h: Harness) {
-    h.begin("old", Turn::beginning("old", 1).pinned(version(0, 1))).await;
-    h.begin("new", Turn::beginning("new", 1).pinned(version(1, 1))).await;
+    h.begin("old", TurnDraft::beginning("old", 1).pinned(version(0, 1))).await;
+    h.begin("new", TurnDraft::beginning("new", 1).pinned(version(1, 1))).await;
     h.send(signal("old", "go")).await;
     h.send(signal("new", "go")).await;
-    assert_eq!(h.fetch_filtered(&ones()).await.unwrap().item.instance, "new");
-    assert!(h.fetch_filtered(&ones()).await.is_none());
-    assert_eq!(h.fetched().await.item.instance, "old");
+    assert_eq!(h.next_turn_filtered(&ones()).await.unwrap().item.instance, "new");
+    assert!(h.next_turn_filtered(&ones()).await.is_none());
+    assert_eq!(h.fetched_turn().await.item.instance, "old");
 }
 
 async fn an_empty_list_gives_none(h: Harness) {
     pinned(&h, "i", version(1, 0)).await;
     let nothing = DispatcherCapabilityFilter { supported_engine_versions: Vec::new() };
-    assert!(h.fetch_filtered(&nothing).await.is_none());
+    assert!(h.next_turn_filtered(&nothing).await.is_none());
     assert!(!nothing.is_compatible(&version(1, 0)), "the filter itself says so");
-    assert!(h.fetch().await.is_some());
+    assert!(h.next_turn().await.is_some());
 }
 
 async fn only_the_first_range_counts(h: Harness) {
@@ -110,7 +108,7 @@ async fn only_the_first_range_counts(h: Harness) {
             SemverRange::new(version(2, 0), version(2, 9)),
         ],
     };
-    assert!(h.fetch_filtered(&two).await.is_none());
+    assert!(h.next_turn_filtered(&two).await.is_none());
     assert!(
         !two.is_compatible(&version(2, 5)) && two.is_compatible(&version(1, 5)),
         "the filter itself says so"
@@ -119,49 +117,47 @@ async fn only_the_first_range_counts(h: Harness) {
 
 async fn acks_without_a_pin_keep_it(h: Harness) {
     pinned(&h, "i", version(2, 0)).await;
-    h.take_turn("i", Turn::of("i", 1).event(2, events::scheduled())).await;
+    h.take_turn("i", TurnDraft::of("i", 1).event(2, events::scheduled())).await;
     h.send(signal("i", "go")).await;
-    assert!(h.fetch_filtered(&ones()).await.is_none());
-    assert!(h.fetch().await.is_some());
+    assert!(h.next_turn_filtered(&ones()).await.is_none());
+    assert!(h.next_turn().await.is_some());
 }
 
 async fn a_pin_may_arrive_later_and_a_second_one_overwrites(h: Harness) {
     h.create("i").await;
-    h.turn("i", Turn::of("i", 1).pinned(version(2, 0))).await;
+    h.turn("i", TurnDraft::of("i", 1).pinned(version(2, 0))).await;
     h.send(signal("i", "go")).await;
-    assert!(h.fetch_filtered(&ones()).await.is_none());
-    h.take_turn("i", Turn::of("i", 1).pinned(version(1, 0))).await;
+    assert!(h.next_turn_filtered(&ones()).await.is_none());
+    h.take_turn("i", TurnDraft::of("i", 1).pinned(version(1, 0))).await;
     h.send(signal("i", "go")).await;
-    assert!(h.fetch_filtered(&ones()).await.is_some());
+    assert!(h.next_turn_filtered(&ones()).await.is_some());
 }
 
 async fn a_successor_uses_its_own_pin(h: Harness) {
-    h.begin("i", Turn::beginning("i", 1).pinned(version(1, 0)).continuing_as_new(2)).await;
-    h.take_turn("i", Turn::beginning("i", 2).pinned(version(2, 0))).await;
+    h.begin("i", TurnDraft::beginning("i", 1).pinned(version(1, 0)).continuing_as_new(2)).await;
+    h.take_turn("i", TurnDraft::beginning("i", 2).pinned(version(2, 0))).await;
     h.send(signal("i", "go")).await;
-    assert!(h.fetch_filtered(&ones()).await.is_none());
+    assert!(h.next_turn_filtered(&ones()).await.is_none());
     let twos = filter(version(2, 0), version(2, 9));
-    assert_eq!(h.fetch_filtered(&twos).await.unwrap().item.execution_id, 2);
+    assert_eq!(h.next_turn_filtered(&twos).await.unwrap().item.execution_id, 2);
 }
 
 async fn concurrent_filtered_fetches_lock_each_instance_once(h: Harness) {
     for n in 0..5 {
         let instance = format!("i{n}");
-        h.begin(&instance, Turn::beginning(&instance, 1).pinned(version(1, n))).await;
+        h.begin(&instance, TurnDraft::beginning(&instance, 1).pinned(version(1, n))).await;
     }
     for n in 0..5 {
         h.send(signal(&format!("i{n}"), "go")).await;
     }
     let mut tasks = Vec::new();
     for _ in 0..20 {
-        let provider = h.provider();
-        tasks.push(tokio::spawn(async move {
-            provider.fetch_orchestration_item(LOCK, Duration::ZERO, Some(&ones())).await
-        }));
+        let store = h.store();
+        tasks.push(tokio::spawn(async move { store.next_turn_filtered(&ones()).await }));
     }
     let mut instances = Vec::new();
     for task in tasks {
-        instances.extend(task.await.unwrap().unwrap().map(|(item, _, _)| item.instance));
+        instances.extend(task.await.unwrap().map(|turn| turn.item.instance));
     }
     instances.sort();
     assert_eq!(instances, ["i0", "i1", "i2", "i3", "i4"]);
@@ -170,28 +166,28 @@ async fn concurrent_filtered_fetches_lock_each_instance_once(h: Harness) {
 async fn an_excluded_instance_with_broken_history_gives_none(h: Harness) {
     pinned(&h, "i", version(2, 0)).await;
     h.damage_event("i", 1, 1).await;
-    assert!(h.fetch_filtered(&ones()).await.is_none());
-    let fetched = h.fetched().await;
+    assert!(h.next_turn_filtered(&ones()).await.is_none());
+    let fetched = h.fetched_turn().await;
     assert!(fetched.item.history_error.is_some());
-    assert_eq!(fetched.attempts, 1);
+    assert_eq!(fetched.attempt_count, 1);
 }
 
 async fn being_passed_over_is_no_attempt(h: Harness) {
     pinned(&h, "i", version(2, 0)).await;
     for _ in 0..5 {
-        assert!(h.fetch_filtered(&ones()).await.is_none());
+        assert!(h.next_turn_filtered(&ones()).await.is_none());
     }
-    assert_eq!(h.fetched().await.attempts, 1);
+    assert_eq!(h.fetched_turn().await.attempt_count, 1);
 }
 
 async fn many_incompatible_instances_starve_nobody(h: Harness) {
     for n in 0..150 {
         let instance = format!("old {n}");
-        h.begin(&instance, Turn::beginning(&instance, 1).pinned(version(0, 1))).await;
+        h.begin(&instance, TurnDraft::beginning(&instance, 1).pinned(version(0, 1))).await;
     }
     for n in 0..150 {
         h.send(signal(&format!("old {n}"), "go")).await;
     }
     h.send(start("new")).await;
-    assert_eq!(h.fetch_filtered(&ones()).await.unwrap().item.instance, "new");
+    assert_eq!(h.next_turn_filtered(&ones()).await.unwrap().item.instance, "new");
 }

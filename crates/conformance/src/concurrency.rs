@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use everturn_core::WorkItem;
-use everturn_provider::{Provider, TagFilter};
+use everturn_provider::store::FetchedTurn;
 use tokio::task::JoinSet;
 
 use crate::events;
-use crate::harness::{Harness, LOCK, lock_lost};
-use crate::items::{activity, activity_completed, activity_id, signal};
-use crate::turn::Turn;
+use crate::harness::{ActivityId, Harness, StoreHandle, expect_lock_lost};
+use crate::items::{activity, activity_completed, signal};
+use crate::turn_draft::TurnDraft;
 
 cases! { $ concurrency as concurrency_cases:
     two_hundred_dispatchers_deliver_each_message_once_and_in_order,
@@ -65,16 +65,16 @@ async fn two_hundred_dispatchers_deliver_each_message_once_and_in_order(h: Harne
     let seen: Arc<Seen> = Arc::default();
     let mut tasks = JoinSet::new();
     for n in 0..INSTANCES {
-        let provider = h.provider();
+        let store = h.store();
         tasks.spawn(async move {
             for message in 0..MESSAGES {
                 let item = signal(&format!("i{n}"), &format!("{message:02}"));
-                provider.enqueue_for_orchestrator(item, None).await.unwrap();
+                store.enqueue(item, None).await.unwrap();
             }
         });
     }
     for _ in 0..CROWD {
-        tasks.spawn(dispatch(h.provider(), Arc::clone(&seen)));
+        tasks.spawn(dispatch(h.store(), Arc::clone(&seen)));
     }
     join_all(tasks).await;
     let expected: Vec<String> = (0..MESSAGES).map(|message| format!("{message:02}")).collect();
@@ -86,17 +86,17 @@ async fn two_hundred_dispatchers_deliver_each_message_once_and_in_order(h: Harne
 }
 
 /// Takes turns until all messages are delivered.
-async fn dispatch(provider: Arc<dyn Provider>, seen: Arc<Seen>) {
+async fn dispatch(store: StoreHandle, seen: Arc<Seen>) {
     while !seen.is_complete(INSTANCES * MESSAGES) {
-        let fetched = provider.fetch_orchestration_item(LOCK, POLL, None).await.unwrap();
-        let Some((item, token, attempts)) = fetched else {
+        let fetched = store.next_turn_within(POLL).await.unwrap();
+        let Some(FetchedTurn { item, lock_token, attempt_count, .. }) = fetched else {
             tokio::task::yield_now().await;
             continue;
         };
-        assert_eq!(attempts, 1, "nobody lost a lock");
+        assert_eq!(attempt_count, 1, "no lock expired");
         seen.hold(&item.instance);
         let next_id = item.history.last().map_or(1, |event| event.event_id + 1);
-        let mut turn = Turn::of(&item.instance, 1);
+        let mut turn = TurnDraft::of(&item.instance, 1);
         for (id, message) in (next_id..).zip(&item.messages) {
             let WorkItem::ExternalRaised { name, .. } = message else { panic!("only signals were sent") };
             turn = turn.event(id, events::signalled(name));
@@ -106,7 +106,7 @@ async fn dispatch(provider: Arc<dyn Provider>, seen: Arc<Seen>) {
         tokio::task::yield_now().await;
         // Let go before the ack: as soon as that is committed, the instance may be somebody else's.
         seen.let_go(&item.instance);
-        turn.ack(&*provider, &token).await.unwrap();
+        turn.commit(&store, &lock_token).await.unwrap();
         seen.count.fetch_add(item.messages.len(), Ordering::SeqCst);
     }
 }
@@ -121,22 +121,20 @@ async fn two_hundred_workers_run_each_activity_once(h: Harness) {
     let seen: Arc<Seen> = Arc::default();
     let mut tasks = JoinSet::new();
     for _ in 0..CROWD {
-        let (provider, seen) = (h.provider(), Arc::clone(&seen));
+        let (store, seen) = (h.store(), Arc::clone(&seen));
         tasks.spawn(async move {
-            while let Some((item, token, attempts)) =
-                provider.fetch_work_item(LOCK, Duration::ZERO, None, &TagFilter::Any).await.unwrap()
-            {
-                let id = activity_id(&item);
-                assert_eq!(attempts, 1);
+            while let Some(work) = store.next_work_within(Duration::ZERO).await.unwrap() {
+                let id = work.activity_id();
+                assert_eq!(work.attempt_count, 1);
                 seen.hold(&format!("activity {id}"));
-                provider.ack_work_item(&token, Some(activity_completed("i", id))).await.unwrap();
+                store.end_work(&work.lock_token, Some(activity_completed("i", id))).await.unwrap();
                 seen.count.fetch_add(1, Ordering::SeqCst);
             }
         });
     }
     join_all(tasks).await;
     assert!(seen.is_complete(expected));
-    let messages = h.fetched().await.item.messages;
+    let messages = h.fetched_turn().await.item.messages;
     let completed: BTreeSet<String> = messages.iter().map(|message| format!("{message:?}")).collect();
     assert_eq!((messages.len(), completed.len()), (expected, expected), "one completion each");
 }
@@ -149,17 +147,18 @@ async fn every_abandoned_activity_comes_once_more(h: Harness) {
     let seen: Arc<Seen> = Arc::default();
     let mut tasks = JoinSet::new();
     for _ in 0..CROWD {
-        let (provider, seen) = (h.provider(), Arc::clone(&seen));
+        let (store, seen) = (h.store(), Arc::clone(&seen));
         tasks.spawn(async move {
             while !seen.is_complete(usize::try_from(activities).unwrap()) {
-                let fetched = provider.fetch_work_item(LOCK, POLL, None, &TagFilter::Any).await.unwrap();
-                let Some((item, token, attempts)) = fetched else { continue };
-                seen.hold(&format!("attempt {attempts} of {}", activity_id(&item)));
-                if attempts == 1 {
-                    provider.abandon_work_item(&token, None, false).await.unwrap();
+                let fetched = store.next_work_within(POLL).await.unwrap();
+                let Some(work) = fetched else { continue };
+                let attempt = work.attempt_count;
+                seen.hold(&format!("attempt {attempt} of {}", work.activity_id()));
+                if attempt == 1 {
+                    store.release_work(&work.lock_token, None, false).await.unwrap();
                 } else {
-                    assert_eq!(attempts, 2);
-                    provider.ack_work_item(&token, None).await.unwrap();
+                    assert_eq!(attempt, 2);
+                    store.end_work(&work.lock_token, None).await.unwrap();
                     seen.count.fetch_add(1, Ordering::SeqCst);
                 }
             }
@@ -173,19 +172,19 @@ async fn every_abandoned_activity_comes_once_more(h: Harness) {
 async fn of_two_hundred_acks_with_one_token_one_succeeds(h: Harness) {
     h.create("i").await;
     h.send(signal("i", "go")).await;
-    let fetched = h.fetched().await;
+    let fetched = h.fetched_turn().await;
     let successes = Arc::new(AtomicUsize::new(0));
     let mut tasks = JoinSet::new();
     for n in 0..u64::try_from(CROWD).unwrap() {
-        let (provider, token, successes) = (h.provider(), fetched.token.clone(), Arc::clone(&successes));
+        let (store, token, successes) = (h.store(), fetched.lock_token.clone(), Arc::clone(&successes));
         tasks.spawn(async move {
-            let turn = Turn::of("i", 1).event(2 + n, events::scheduled());
-            match turn.ack(&*provider, &token).await {
+            let turn = TurnDraft::of("i", 1).event(2 + n, events::scheduled());
+            match turn.commit(&store, &token).await {
                 Ok(()) => {
                     successes.fetch_add(1, Ordering::SeqCst);
                 }
                 refused => {
-                    lock_lost(refused);
+                    expect_lock_lost(refused);
                 }
             }
         });

@@ -6,7 +6,7 @@ use crate::events;
 use crate::factory::WorkerRowDamage;
 use crate::harness::{Harness, PAST_LOCK};
 use crate::items::{activity, signal, start};
-use crate::turn::Turn;
+use crate::turn_draft::TurnDraft;
 
 cases! { $ damage as damage_cases:
     a_broken_history_comes_with_an_error_under_lock,
@@ -24,18 +24,18 @@ cases! { $ damage as damage_cases:
 
 async fn a_broken_history_comes_with_an_error_under_lock(h: Harness) {
     h.create("i").await;
-    h.turn("i", Turn::of("i", 1).event(2, events::scheduled())).await;
+    h.turn("i", TurnDraft::of("i", 1).event(2, events::scheduled())).await;
     h.damage_event("i", 1, 2).await;
     h.send(signal("i", "a")).await;
-    let fetched = h.fetched().await;
+    let fetched = h.fetched_turn().await;
     assert_eq!(fetched.item.instance, "i");
     assert_eq!(fetched.item.history, []);
     assert!(fetched.item.history_error.is_some_and(|error| !error.is_empty()));
     assert_eq!(fetched.item.execution_id, 1);
     assert_eq!(fetched.item.messages, [signal("i", "a")]);
-    assert_eq!(fetched.attempts, 1);
-    assert!(h.fetch().await.is_none(), "the lock is held");
-    h.abandon_orchestration_item(&fetched.token, None, false).await.unwrap();
+    assert_eq!(fetched.attempt_count, 1);
+    assert!(h.next_turn().await.is_none(), "the lock is held");
+    h.release_turn(&fetched.lock_token, None, false).await.unwrap();
 }
 
 async fn every_cycle_over_a_broken_history_counts_an_attempt(h: Harness) {
@@ -43,14 +43,14 @@ async fn every_cycle_over_a_broken_history_counts_an_attempt(h: Harness) {
     h.damage_event("i", 1, 1).await;
     h.send(signal("i", "a")).await;
     for attempt in 1..=4 {
-        let fetched = h.fetched().await;
+        let fetched = h.fetched_turn().await;
         assert!(fetched.item.history_error.is_some());
-        assert_eq!(fetched.attempts, attempt);
-        h.abandon_orchestration_item(&fetched.token, None, false).await.unwrap();
+        assert_eq!(fetched.attempt_count, attempt);
+        h.release_turn(&fetched.lock_token, None, false).await.unwrap();
     }
-    h.fetched().await;
+    h.fetched_turn().await;
     h.pass(PAST_LOCK);
-    assert_eq!(h.fetched().await.attempts, 6);
+    assert_eq!(h.fetched_turn().await.attempt_count, 6);
 }
 
 async fn a_broken_history_spares_other_instances(h: Harness) {
@@ -59,8 +59,8 @@ async fn a_broken_history_spares_other_instances(h: Harness) {
     h.damage_event("broken", 1, 1).await;
     h.send(signal("broken", "a")).await;
     h.send(signal("sound", "a")).await;
-    assert!(h.fetched().await.item.history_error.is_some());
-    let sound = h.fetched().await;
+    assert!(h.fetched_turn().await.item.history_error.is_some());
+    let sound = h.fetched_turn().await;
     assert_eq!((sound.item.instance.as_str(), sound.item.history_error.as_deref()), ("sound", None));
     assert_eq!(sound.item.history.len(), 1);
 }
@@ -69,7 +69,7 @@ async fn a_broken_old_execution_does_not_break_the_current_one(h: Harness) {
     h.create_with_executions("i", 2).await;
     h.damage_event("i", 1, 1).await;
     h.send(signal("i", "a")).await;
-    let item = h.fetched().await.item;
+    let item = h.fetched_turn().await.item;
     assert_eq!((item.history_error, item.history.len()), (None, 1));
 }
 
@@ -80,13 +80,13 @@ async fn a_damaged_message_comes_as_a_history_error_under_lock(h: Harness) {
         return;
     }
     for attempt in 1..=2 {
-        let fetched = h.fetched().await;
+        let fetched = h.fetched_turn().await;
         assert_eq!(fetched.item.instance, "i");
         assert!(fetched.item.history_error.is_some());
         assert_eq!(fetched.item.history, []);
-        assert_eq!(fetched.attempts, attempt);
-        assert!(h.fetch().await.is_none(), "the lock is held");
-        h.abandon_orchestration_item(&fetched.token, None, false).await.unwrap();
+        assert_eq!(fetched.attempt_count, attempt);
+        assert!(h.next_turn().await.is_none(), "the lock is held");
+        h.release_turn(&fetched.lock_token, None, false).await.unwrap();
     }
 }
 
@@ -95,10 +95,10 @@ async fn a_damaged_start_comes_as_a_history_error(h: Harness) {
     if !h.damage_orchestrator_rows("i").await {
         return;
     }
-    let fetched = h.fetched().await;
+    let fetched = h.fetched_turn().await;
     assert_eq!(fetched.item.instance, "i");
     assert!(fetched.item.history_error.is_some());
-    assert!(h.fetch().await.is_none(), "the lock is held");
+    assert!(h.next_turn().await.is_none(), "the lock is held");
 }
 
 async fn a_damaged_message_leaves_with_the_ack_of_its_turn(h: Harness) {
@@ -107,9 +107,9 @@ async fn a_damaged_message_leaves_with_the_ack_of_its_turn(h: Harness) {
     if !h.damage_orchestrator_rows("i").await {
         return;
     }
-    h.take_turn("i", Turn::of("i", 1).failing(99_999, "poisoned")).await;
+    h.take_turn("i", TurnDraft::of("i", 1).failing(99_999, "poisoned")).await;
     assert_eq!(h.messages_waiting().await, 0);
-    assert!(h.fetch().await.is_none());
+    assert!(h.next_turn().await.is_none());
     assert_eq!(h.admin().get_instance_info("i").await.unwrap().status, "Failed");
 }
 
@@ -121,18 +121,18 @@ async fn a_damaged_message_spares_other_instances(h: Harness) {
     if !h.damage_orchestrator_rows("broken").await {
         return;
     }
-    assert_eq!(h.fetched().await.item.instance, "broken");
-    let sound = h.fetched().await;
+    assert_eq!(h.fetched_turn().await.item.instance, "broken");
+    let sound = h.fetched_turn().await;
     assert_eq!((sound.item.instance.as_str(), sound.item.history_error.as_deref()), ("sound", None));
 }
 
 async fn a_damaged_activity_becomes_a_failure_of_its_instance(h: Harness) {
-    h.begin("i", Turn::beginning("i", 1).activity(activity("i", 2))).await;
+    h.begin("i", TurnDraft::beginning("i", 1).activity(activity("i", 2))).await;
     if !h.damage_worker_rows("i", WorkerRowDamage::Item).await {
         return;
     }
-    assert!(h.fetch_work().await.is_none());
-    let messages = h.fetched().await.item.messages;
+    assert!(h.next_work().await.is_none());
+    let messages = h.fetched_turn().await.item.messages;
     assert_eq!(messages.len(), 1);
     match &messages[0] {
         WorkItem::ActivityFailed { instance, execution_id: 1, id: 2, details } if instance == "i" => {
@@ -141,7 +141,7 @@ async fn a_damaged_activity_becomes_a_failure_of_its_instance(h: Harness) {
         other => panic!("expected the activity's failure, got {other:?}"),
     }
     h.pass(PAST_LOCK);
-    assert!(h.fetch_work().await.is_none(), "the row was taken out");
+    assert!(h.next_work().await.is_none(), "the row was taken out");
     assert_eq!(h.activities_waiting().await, 0);
 }
 
@@ -153,7 +153,7 @@ async fn a_damaged_activity_spares_others(h: Harness) {
         return;
     }
     assert_eq!(h.drain_work().await, [2]);
-    assert_eq!(h.fetched().await.item.instance, "broken");
+    assert_eq!(h.fetched_turn().await.item.instance, "broken");
 }
 
 async fn an_activity_nobody_can_name_is_set_aside(h: Harness) {
@@ -164,7 +164,7 @@ async fn an_activity_nobody_can_name_is_set_aside(h: Harness) {
         return;
     }
     assert_eq!(h.drain_work().await, [2]);
-    assert!(h.fetch().await.is_none());
+    assert!(h.next_turn().await.is_none());
     h.pass(PAST_LOCK);
     assert_eq!(h.drain_work().await, [2], "what was set aside does not come back");
 }

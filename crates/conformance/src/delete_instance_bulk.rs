@@ -3,7 +3,7 @@
 use everturn_provider::management::InstanceFilter;
 
 use crate::harness::{Harness, secs};
-use crate::turn::Turn;
+use crate::turn_draft::TurnDraft;
 
 cases! { $ delete_instance_bulk as delete_instance_bulk_cases:
     by_ids,
@@ -82,7 +82,7 @@ async fn by_ids_and_time(h: Harness) {
 
 async fn without_a_filter_every_ended_root_goes(h: Harness) {
     h.create_completed("a").await;
-    h.begin("b", Turn::beginning("b", 1).failing(2, "boom")).await;
+    h.begin("b", TurnDraft::beginning("b", 1).failing(2, "boom")).await;
     h.create("running").await;
     assert_eq!(bulk(&h, InstanceFilter::default()).await, 2);
     assert_eq!(listed(&h).await, ["running"]);
@@ -96,11 +96,11 @@ async fn running_instances_are_skipped(h: Harness) {
 }
 
 async fn an_instance_that_waits_for_its_successor_is_skipped(h: Harness) {
-    h.begin("i", Turn::beginning("i", 1).continuing_as_new(2)).await;
+    h.begin("i", TurnDraft::beginning("i", 1).continuing_as_new(2)).await;
     h.pass(secs(1));
     let filter = InstanceFilter { completed_before: Some(h.now_ms()), ..InstanceFilter::default() };
     assert_eq!(bulk(&h, filter).await, 0);
-    h.take_turn("i", Turn::beginning("i", 2)).await;
+    h.take_turn("i", TurnDraft::beginning("i", 2)).await;
 }
 
 async fn children_are_skipped_by_themselves_and_counted_with_their_root(h: Harness) {

@@ -2,12 +2,13 @@
 
 use std::pin::Pin;
 
-use everturn_provider::{ProviderError, SessionFetchConfig, TagFilter};
+use everturn_provider::ProviderError;
+use everturn_provider::store::{TurnFetch, WorkFetch};
 
 use crate::events;
-use crate::harness::{Harness, LOCK, secs};
+use crate::harness::{ActivityId, Harness, LOCK, custom_status, secs, session};
 use crate::items::{activity, activity_completed, activity_in_session, signal, start};
-use crate::turn::Turn;
+use crate::turn_draft::TurnDraft;
 use crate::waiting::{keeps_waiting, poll_once, polled};
 
 cases! { $ dropped_futures as dropped_futures_cases:
@@ -21,6 +22,7 @@ cases! { $ dropped_futures as dropped_futures_cases:
     a_dropped_orchestration_ack_happened_whole_or_not_at_all,
     a_dropped_work_ack_happened_whole_or_not_at_all,
     many_dropped_fetches_lose_nothing,
+    what_was_assigned_to_a_dropped_fetch_of_many_returns_to_the_queue,
 }
 
 /// More polls than any call needs.
@@ -32,81 +34,80 @@ async fn a_dropped_parked_orchestration_fetch_takes_nothing(h: Harness) {
     if !h.factory().fetch_waits() {
         return;
     }
-    let mut fetch: Answer<'_, _> = Box::pin(h.fetch_orchestration_item(LOCK, secs(40), None));
+    let mut fetch: Answer<'_, _> = Box::pin(h.next_turn_within(secs(40)));
     keeps_waiting(&mut fetch).await;
     drop(fetch);
     h.send(start("i")).await;
-    let fetched = h.fetched_in_time().await;
-    assert_eq!((fetched.item.instance.as_str(), fetched.attempts), ("i", 1));
+    let fetched = h.awaited_turn().await;
+    assert_eq!((fetched.item.instance.as_str(), fetched.attempt_count), ("i", 1));
 }
 
 async fn a_dropped_parked_work_fetch_takes_nothing(h: Harness) {
     if !h.factory().fetch_waits() {
         return;
     }
-    let mut fetch: Answer<'_, _> = Box::pin(h.fetch_work_item(LOCK, secs(40), None, &TagFilter::Any));
+    let mut fetch: Answer<'_, _> = Box::pin(h.next_work_within(secs(40)));
     keeps_waiting(&mut fetch).await;
     drop(fetch);
     h.queue(activity("i", 1)).await;
-    let work = h.fetched_work_in_time().await;
-    assert_eq!((work.id(), work.attempts), (1, 1));
+    let work = h.awaited_work().await;
+    assert_eq!((work.activity_id(), work.attempt_count), (1, 1));
 }
 
 async fn work_assigned_to_a_dropped_orchestration_fetch_is_given_back(h: Harness) {
     if !h.factory().fetch_waits() {
         return;
     }
-    let mut fetch: Answer<'_, _> = Box::pin(h.fetch_orchestration_item(LOCK, secs(40), None));
+    let mut fetch: Answer<'_, _> = Box::pin(h.next_turn_within(secs(40)));
     keeps_waiting(&mut fetch).await;
     h.send(start("i")).await;
     drop(fetch);
-    let fetched = h.fetched_in_time().await;
+    let fetched = h.awaited_turn().await;
     assert_eq!(fetched.item.messages, [start("i")]);
-    assert_eq!(fetched.attempts, 1, "the attempt was refunded");
-    Turn::beginning("i", 1).ack(&*h, &fetched.token).await.unwrap();
+    assert_eq!(fetched.attempt_count, 1, "the attempt was refunded");
+    TurnDraft::beginning("i", 1).commit(&h, &fetched.lock_token).await.unwrap();
 }
 
 async fn work_assigned_to_a_dropped_work_fetch_is_given_back(h: Harness) {
     if !h.factory().fetch_waits() {
         return;
     }
-    let mut fetch: Answer<'_, _> = Box::pin(h.fetch_work_item(LOCK, secs(40), None, &TagFilter::Any));
+    let mut fetch: Answer<'_, _> = Box::pin(h.next_work_within(secs(40)));
     keeps_waiting(&mut fetch).await;
     h.queue(activity("i", 1)).await;
     drop(fetch);
-    let work = h.fetched_work_in_time().await;
-    assert_eq!((work.id(), work.attempts), (1, 1), "the attempt was refunded");
-    h.ack_work_item(&work.token, None).await.unwrap();
+    let work = h.awaited_work().await;
+    assert_eq!((work.activity_id(), work.attempt_count), (1, 1), "the attempt was refunded");
+    h.end_work(&work.lock_token, None).await.unwrap();
 }
 
 async fn a_session_claimed_for_a_dropped_fetch_is_free_again(h: Harness) {
     if !h.factory().fetch_waits() {
         return;
     }
-    let session = |owner: &str| SessionFetchConfig { owner_id: owner.to_owned(), lock_timeout: secs(600) };
-    let (a, b) = (session("a"), session("b"));
-    let mut fetch: Answer<'_, _> = Box::pin(h.fetch_work_item(LOCK, secs(40), Some(&a), &TagFilter::Any));
+    let fetch_as = |owner: &str, wait| WorkFetch::new(LOCK, wait).with_session(session(owner, secs(600)));
+    let (a, b) = (fetch_as("a", secs(40)), fetch_as("b", secs(20)));
+    let mut fetch: Answer<'_, _> = Box::pin(h.fetch_one_work(&a));
     keeps_waiting(&mut fetch).await;
     h.queue(activity_in_session("i", 1, "s")).await;
     drop(fetch);
-    let fetched = h.fetch_work_item(LOCK, secs(20), Some(&b), &TagFilter::Any).await.unwrap();
-    let (item, _, attempts) = fetched.expect("the claim was undone");
-    assert_eq!((item, attempts), (activity_in_session("i", 1, "s"), 1));
+    let work = h.fetch_one_work(&b).await.unwrap().expect("the claim was undone");
+    assert_eq!((work.item, work.attempt_count), (activity_in_session("i", 1, "s"), 1));
 }
 
 async fn an_orchestration_fetch_dropped_at_any_await_takes_nothing(h: Harness) {
     h.send(start("i")).await;
     for polls in 0..POLLS_MAX {
-        let mut fetch: Answer<'_, _> = Box::pin(h.fetch_orchestration_item(LOCK, secs(20), None));
+        let mut fetch: Answer<'_, _> = Box::pin(h.next_turn_within(secs(20)));
         if let Some(fetched) = polled(&mut fetch, polls).await {
-            let (_, _, attempts) = fetched.unwrap().expect("the message waits");
-            assert_eq!(attempts, 1, "nobody was handed the message before");
+            let turn = fetched.unwrap().expect("the message waits");
+            assert_eq!(turn.attempt_count, 1, "nobody was handed the message before");
             return;
         }
         drop(fetch);
-        let fetched = h.fetched_in_time().await;
-        assert_eq!(fetched.attempts, 1);
-        h.abandon_orchestration_item(&fetched.token, None, true).await.unwrap();
+        let fetched = h.awaited_turn().await;
+        assert_eq!(fetched.attempt_count, 1);
+        h.release_turn(&fetched.lock_token, None, true).await.unwrap();
     }
     panic!("the fetch does not end after {POLLS_MAX} polls");
 }
@@ -114,16 +115,16 @@ async fn an_orchestration_fetch_dropped_at_any_await_takes_nothing(h: Harness) {
 async fn a_work_fetch_dropped_at_any_await_takes_nothing(h: Harness) {
     h.queue(activity("i", 1)).await;
     for polls in 0..POLLS_MAX {
-        let mut fetch: Answer<'_, _> = Box::pin(h.fetch_work_item(LOCK, secs(20), None, &TagFilter::Any));
+        let mut fetch: Answer<'_, _> = Box::pin(h.next_work_within(secs(20)));
         if let Some(fetched) = polled(&mut fetch, polls).await {
-            let (_, _, attempts) = fetched.unwrap().expect("the activity waits");
-            assert_eq!(attempts, 1, "nobody was handed the activity before");
+            let work = fetched.unwrap().expect("the activity waits");
+            assert_eq!(work.attempt_count, 1, "nobody was handed the activity before");
             return;
         }
         drop(fetch);
-        let work = h.fetched_work_in_time().await;
-        assert_eq!(work.attempts, 1);
-        h.abandon_work_item(&work.token, None, true).await.unwrap();
+        let work = h.awaited_work().await;
+        assert_eq!(work.attempt_count, 1);
+        h.release_work(&work.lock_token, None, true).await.unwrap();
     }
     panic!("the fetch does not end after {POLLS_MAX} polls");
 }
@@ -133,32 +134,33 @@ async fn a_dropped_orchestration_ack_happened_whole_or_not_at_all(h: Harness) {
         let instance = format!("i{polls}");
         h.create(&instance).await;
         h.send(signal(&instance, "go")).await;
-        let fetched = h.fetched().await;
-        let turn = Turn::of(&instance, 1)
+        let fetched = h.fetched_turn().await;
+        let turn = TurnDraft::of(&instance, 1)
             .event(2, events::custom_status(Some("set")))
             .event(3, events::kv_set("k", "v"))
             .activity(activity(&instance, 3))
             .message(signal(&instance, "next"));
-        let provider = h.provider();
-        let mut ack: Answer<'_, ()> = Box::pin(turn.ack(&*provider, &fetched.token));
+        let store = h.store();
+        let mut ack: Answer<'_, ()> = Box::pin(turn.commit(&store, &fetched.lock_token));
         let ended = polled(&mut ack, polls).await.is_some();
         drop(ack);
         h.settle().await;
-        let again = Turn::of(&instance, 1).event(4, events::scheduled()).ack(&*h, &fetched.token).await;
+        let again =
+            TurnDraft::of(&instance, 1).event(4, events::scheduled()).commit(&h, &fetched.lock_token).await;
         let work = h.drain_work().await;
-        let status = h.get_custom_status(&instance, 0).await.unwrap();
-        let value = h.get_kv_value(&instance, "k").await.unwrap();
+        let status = h.read_custom_status(&instance, 0).await.unwrap();
+        let value = h.read_kv_value(&instance, "k").await.unwrap();
         if again.is_ok() {
             assert!(!ended, "what was acknowledged has happened");
             assert_eq!(h.event_ids(&instance).await, [1, 4]);
             assert_eq!((work, status, value), (vec![], None, None));
-            assert!(h.fetch().await.is_none());
+            assert!(h.next_turn().await.is_none());
         } else {
             assert_eq!(h.event_ids(&instance).await, [1, 2, 3]);
             assert_eq!(work, [3]);
-            assert_eq!(status, Some((Some("set".to_owned()), 1)));
+            assert_eq!(status, custom_status("set", 1));
             assert_eq!(value.as_deref(), Some("v"));
-            assert_eq!(h.fetched().await.item.messages, [signal(&instance, "next")]);
+            assert_eq!(h.fetched_turn().await.item.messages, [signal(&instance, "next")]);
         }
         if ended {
             return;
@@ -173,15 +175,15 @@ async fn a_dropped_work_ack_happened_whole_or_not_at_all(h: Harness) {
         h.queue(activity("i", 7)).await;
         let work = h.fetched_work().await;
         let mut ack: Answer<'_, ()> =
-            Box::pin(h.ack_work_item(&work.token, Some(activity_completed("i", 7))));
+            Box::pin(h.end_work(&work.lock_token, Some(activity_completed("i", 7))));
         let ended = polled(&mut ack, polls).await.is_some();
         drop(ack);
         h.settle().await;
-        let again = h.ack_work_item(&work.token, Some(activity_completed("i", 7))).await;
+        let again = h.end_work(&work.lock_token, Some(activity_completed("i", 7))).await;
         assert!(again.is_err() || !ended, "what was acknowledged has happened");
-        let fetched = h.fetched().await;
+        let fetched = h.fetched_turn().await;
         assert_eq!(fetched.item.messages, [activity_completed("i", 7)], "once, whether {again:?} or not");
-        Turn::of("i", 1).ack(&*h, &fetched.token).await.unwrap();
+        TurnDraft::of("i", 1).commit(&h, &fetched.lock_token).await.unwrap();
         if ended {
             return;
         }
@@ -195,29 +197,62 @@ async fn many_dropped_fetches_lose_nothing(h: Harness) {
         h.queue(activity("i", n)).await;
     }
     for _ in 0..10 {
-        let mut fetch: Answer<'_, _> = Box::pin(h.fetch_orchestration_item(LOCK, secs(1), None));
+        let mut fetch: Answer<'_, _> = Box::pin(h.next_turn_within(secs(1)));
         if let Some(fetched) = poll_once(&mut fetch).await {
-            let (_, token, _) = fetched.unwrap().expect("messages wait");
-            h.abandon_orchestration_item(&token, None, true).await.unwrap();
+            let turn = fetched.unwrap().expect("messages wait");
+            h.release_turn(&turn.lock_token, None, true).await.unwrap();
         }
         drop(fetch);
-        let mut fetch: Answer<'_, _> = Box::pin(h.fetch_work_item(LOCK, secs(1), None, &TagFilter::Any));
+        let mut fetch: Answer<'_, _> = Box::pin(h.next_work_within(secs(1)));
         if let Some(fetched) = poll_once(&mut fetch).await {
-            let (_, token, _) = fetched.unwrap().expect("activities wait");
-            h.abandon_work_item(&token, None, true).await.unwrap();
+            let work = fetched.unwrap().expect("activities wait");
+            h.release_work(&work.lock_token, None, true).await.unwrap();
         }
     }
     let (mut instances, mut ids) = (Vec::new(), Vec::new());
     for _ in 0..20 {
-        let fetched = h.fetched_in_time().await;
-        assert_eq!(fetched.attempts, 1);
+        let fetched = h.awaited_turn().await;
+        assert_eq!(fetched.attempt_count, 1);
         instances.push(fetched.item.instance);
-        let work = h.fetched_work_in_time().await;
-        assert_eq!(work.attempts, 1);
-        ids.push(work.id());
+        let work = h.awaited_work().await;
+        assert_eq!(work.attempt_count, 1);
+        ids.push(work.activity_id());
     }
     instances.sort();
     instances.dedup();
     ids.sort_unstable();
     assert_eq!((instances.len(), ids), (20, (0..20).collect()));
+}
+
+async fn what_was_assigned_to_a_dropped_fetch_of_many_returns_to_the_queue(h: Harness) {
+    for n in 0..6 {
+        h.send(start(&format!("i{n}"))).await;
+        h.queue(activity("i", n)).await;
+    }
+    let turns = TurnFetch::new(LOCK, secs(20)).with_turns_max(4);
+    let work = WorkFetch::new(LOCK, secs(20)).with_work_max(4);
+    for polls in 0..3 {
+        let mut fetch: Answer<'_, _> = Box::pin(h.fetch_turns(&turns));
+        for turn in polled(&mut fetch, polls).await.map(Result::unwrap).into_iter().flatten() {
+            h.release_turn(&turn.lock_token, None, true).await.unwrap();
+        }
+        drop(fetch);
+        let mut fetch: Answer<'_, _> = Box::pin(h.fetch_work(&work));
+        for work in polled(&mut fetch, polls).await.map(Result::unwrap).into_iter().flatten() {
+            h.release_work(&work.lock_token, None, true).await.unwrap();
+        }
+        drop(fetch);
+        h.settle().await;
+    }
+    let (mut instances, mut ids) = (Vec::new(), Vec::new());
+    for _ in 0..6 {
+        let (turn, work) = (h.awaited_turn().await, h.awaited_work().await);
+        assert_eq!((turn.attempt_count, work.attempt_count), (1, 1), "the attempts were refunded");
+        instances.push(turn.item.instance);
+        ids.push(work.activity_id());
+    }
+    instances.sort();
+    instances.dedup();
+    ids.sort_unstable();
+    assert_eq!((instances.len(), ids), (6, (0..6).collect()));
 }

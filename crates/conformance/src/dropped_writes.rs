@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use everturn_core::Event;
+use everturn_provider::ProviderError;
 use everturn_provider::management::{InstanceFilter, PruneOptions};
-use everturn_provider::{LockKind, LockRenewal, ProviderError, Stamp};
+use everturn_provider::store::{LockKind, LockRenewal, Renewal, Stamp};
 
 use crate::events;
 use crate::harness::{Harness, LOCK, PAST_LOCK};
 use crate::items::{activity, activity_in_session, signal, start};
-use crate::turn::{Turn, checking_in};
+use crate::turn_draft::{TurnDraft, checking_in};
 use crate::waiting::polled;
 
 cases! { $ dropped_writes as dropped_writes_cases:
@@ -61,21 +62,24 @@ async fn a_dropped_commit_checks_in_if_it_happened(h: Harness) {
         let instance = format!("i{polls}");
         h.create(&instance).await;
         h.send(signal(&instance, "go")).await;
-        let fetched = h.fetched().await;
+        let fetched = h.fetched_turn().await;
         let check_ins = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&check_ins);
-        let commit =
-            Turn::of(&instance, 1).event(2, events::scheduled()).commit(&fetched.token, None, Stamp(7));
+        let commit = TurnDraft::of(&instance, 1).event(2, events::scheduled()).into_commit(
+            &fetched.lock_token,
+            None,
+            Stamp(7),
+        );
         let commit = checking_in(commit, move || {
             counted.fetch_add(1, Ordering::SeqCst);
         });
         let ended = dropped(&h, polls, h.commit_turn(&commit)).await;
         let happened = h.event_ids(&instance).await == [1, 2];
         assert!(happened || !ended, "what was acknowledged has happened");
-        let expected = usize::from(happened && h.factory().keeps_stamps());
+        let expected = usize::from(happened && h.keeps_instances_warm());
         assert_eq!(check_ins.load(Ordering::SeqCst), expected);
         if !happened {
-            Turn::of(&instance, 1).ack(&*h, &fetched.token).await.unwrap();
+            TurnDraft::of(&instance, 1).commit(&h, &fetched.lock_token).await.unwrap();
         }
         ended
     })
@@ -86,14 +90,14 @@ async fn a_dropped_orchestration_abandon_refunds_once_or_not_at_all(h: Harness) 
     at_each_await(async |polls| {
         let instance = format!("i{polls}");
         h.send(start(&instance)).await;
-        let first = h.fetched().await;
-        let ended = dropped(&h, polls, h.abandon_orchestration_item(&first.token, None, true)).await;
+        let first = h.fetched_turn().await;
+        let ended = dropped(&h, polls, h.release_turn(&first.lock_token, None, true)).await;
         // Refused if the dropped one happened.
-        let again = h.abandon_orchestration_item(&first.token, None, true).await;
+        let again = h.release_turn(&first.lock_token, None, true).await;
         assert!(again.is_err() || !ended, "what was acknowledged has happened");
-        let again = h.fetched().await;
-        assert_eq!((again.item.instance.as_str(), again.attempts), (&*instance, 1));
-        Turn::beginning(&instance, 1).ack(&*h, &again.token).await.unwrap();
+        let again = h.fetched_turn().await;
+        assert_eq!((again.item.instance.as_str(), again.attempt_count), (&*instance, 1));
+        TurnDraft::beginning(&instance, 1).commit(&h, &again.lock_token).await.unwrap();
         ended
     })
     .await;
@@ -103,13 +107,13 @@ async fn a_dropped_work_abandon_refunds_once_or_not_at_all(h: Harness) {
     at_each_await(async |polls| {
         h.queue(activity("i", 7)).await;
         let first = h.fetched_work().await;
-        let ended = dropped(&h, polls, h.abandon_work_item(&first.token, None, true)).await;
+        let ended = dropped(&h, polls, h.release_work(&first.lock_token, None, true)).await;
         // Refused if the dropped one happened.
-        let again = h.abandon_work_item(&first.token, None, true).await;
+        let again = h.release_work(&first.lock_token, None, true).await;
         assert!(again.is_err() || !ended, "what was acknowledged has happened");
         let again = h.fetched_work().await;
-        assert_eq!(again.attempts, 1);
-        h.ack_work_item(&again.token, None).await.unwrap();
+        assert_eq!(again.attempt_count, 1);
+        h.end_work(&again.lock_token, None).await.unwrap();
         ended
     })
     .await;
@@ -120,13 +124,13 @@ async fn a_dropped_renewal_leaves_the_lock_to_its_holder(h: Harness) {
         let instance = format!("i{polls}");
         h.queue(activity("i", 7)).await;
         h.send(start(&instance)).await;
-        let (work, turn) = (h.fetched_work().await, h.fetched().await);
-        let work_ended = dropped(&h, polls, h.renew_work_item_lock(&work.token, LOCK)).await;
-        let turn_ended = dropped(&h, polls, h.renew_orchestration_item_lock(&turn.token, LOCK)).await;
-        assert!(h.fetch_work().await.is_none());
-        assert!(h.fetch().await.is_none());
-        h.ack_work_item(&work.token, None).await.unwrap();
-        Turn::beginning(&instance, 1).ack(&*h, &turn.token).await.unwrap();
+        let (work, turn) = (h.fetched_work().await, h.fetched_turn().await);
+        let work_ended = dropped(&h, polls, h.renew_work(&work.lock_token, LOCK)).await;
+        let turn_ended = dropped(&h, polls, h.renew_turn(&turn.lock_token, LOCK)).await;
+        assert!(h.next_work().await.is_none());
+        assert!(h.next_turn().await.is_none());
+        h.end_work(&work.lock_token, None).await.unwrap();
+        TurnDraft::beginning(&instance, 1).commit(&h, &turn.lock_token).await.unwrap();
         work_ended && turn_ended
     })
     .await;
@@ -137,18 +141,20 @@ async fn a_dropped_renewal_of_many_leaves_the_locks_to_their_holder(h: Harness) 
         let instance = format!("i{polls}");
         h.queue(activity("i", 7)).await;
         h.send(start(&instance)).await;
-        let (work, turn) = (h.fetched_work().await, h.fetched().await);
+        let (work, turn) = (h.fetched_work().await, h.fetched_turn().await);
         let renewal = |kind, token: &str| LockRenewal { kind, token: token.to_owned(), extend_for: LOCK };
-        let renewals =
-            [renewal(LockKind::WorkItem, &work.token), renewal(LockKind::Orchestration, &turn.token)];
+        let renewals = Renewal::of_locks(vec![
+            renewal(LockKind::WorkItem, &work.lock_token),
+            renewal(LockKind::Orchestration, &turn.lock_token),
+        ]);
         let ended = dropped(&h, polls, async {
-            h.renew_locks(&renewals).await.into_iter().collect::<Result<(), _>>()
+            h.renew(&renewals).await?.locks.into_iter().collect::<Result<(), _>>()
         })
         .await;
-        assert!(h.fetch_work().await.is_none());
-        assert!(h.fetch().await.is_none());
-        h.ack_work_item(&work.token, None).await.unwrap();
-        Turn::beginning(&instance, 1).ack(&*h, &turn.token).await.unwrap();
+        assert!(h.next_work().await.is_none());
+        assert!(h.next_turn().await.is_none());
+        h.end_work(&work.lock_token, None).await.unwrap();
+        TurnDraft::beginning(&instance, 1).commit(&h, &turn.lock_token).await.unwrap();
         ended
     })
     .await;
@@ -160,8 +166,8 @@ async fn two_sessions(h: &Harness, names: [&str; 2]) {
         h.queue(activity_in_session("i", 7, name)).await;
     }
     for _ in names {
-        let work = h.fetch_work_as("owner", LOCK).await.unwrap();
-        h.ack_work_item(&work.token, None).await.unwrap();
+        let work = h.next_work_as("owner", LOCK).await.unwrap();
+        h.end_work(&work.lock_token, None).await.unwrap();
     }
 }
 
@@ -169,23 +175,23 @@ async fn a_dropped_session_renewal_extends_all_leases_or_none(h: Harness) {
     at_each_await(async |polls| {
         let (first, second) = (format!("first {polls}"), format!("second {polls}"));
         two_sessions(&h, [&first, &second]).await;
-        let ended = dropped(&h, polls, h.renew_session_lock(&["owner"], 3 * LOCK, LOCK)).await;
+        let ended = dropped(&h, polls, h.renew_sessions(&["owner"], 3 * LOCK, LOCK)).await;
         h.pass(PAST_LOCK);
         for name in [&first, &second] {
             h.queue(activity_in_session("i", 7, name)).await;
         }
         let mut claimed = Vec::new();
-        while let Some(work) = h.fetch_work_as("other", LOCK).await {
+        while let Some(work) = h.next_work_as("other", LOCK).await {
             claimed.push(work);
         }
         let expected: &[usize] = if ended { &[0] } else { &[0, 2] };
         assert!(expected.contains(&claimed.len()), "{} of 2 leases were extended", 2 - claimed.len());
-        while let Some(work) = h.fetch_work_as("owner", LOCK).await {
+        while let Some(work) = h.next_work_as("owner", LOCK).await {
             claimed.push(work);
         }
         assert_eq!(claimed.len(), 2);
         for work in claimed {
-            h.ack_work_item(&work.token, None).await.unwrap();
+            h.end_work(&work.lock_token, None).await.unwrap();
         }
         h.pass(4 * LOCK);
         ended
@@ -197,8 +203,8 @@ async fn a_dropped_session_sweep_removes_all_or_none(h: Harness) {
     at_each_await(async |polls| {
         two_sessions(&h, ["first", "second"]).await;
         h.pass(PAST_LOCK);
-        let ended = dropped(&h, polls, h.cleanup_orphaned_sessions(LOCK)).await;
-        let left = h.cleanup_orphaned_sessions(LOCK).await.unwrap();
+        let ended = dropped(&h, polls, h.sweep_sessions(LOCK)).await;
+        let left = h.sweep_sessions(LOCK).await.unwrap();
         assert!(left == 0 || (left == 2 && !ended), "{left} of 2 sessions were left");
         ended
     })
@@ -208,15 +214,15 @@ async fn a_dropped_session_sweep_removes_all_or_none(h: Harness) {
 async fn a_dropped_enqueue_sends_once_or_not_at_all(h: Harness) {
     at_each_await(async |polls| {
         let instance = format!("i{polls}");
-        let sent = dropped(&h, polls, h.enqueue_for_orchestrator(start(&instance), None)).await;
-        match h.fetch().await {
+        let sent = dropped(&h, polls, h.enqueue(start(&instance), None)).await;
+        match h.next_turn().await {
             Some(fetched) => {
                 assert_eq!(fetched.item.messages, [start(&instance)]);
-                Turn::beginning(&instance, 1).ack(&*h, &fetched.token).await.unwrap();
+                TurnDraft::beginning(&instance, 1).commit(&h, &fetched.lock_token).await.unwrap();
             }
             None => assert!(!sent, "what was acknowledged is there"),
         }
-        let queued = dropped(&h, polls, h.enqueue_for_worker(activity("i", 7))).await;
+        let queued = dropped(&h, polls, h.enqueue_work(activity("i", 7))).await;
         match h.drain_work().await.as_slice() {
             [] => assert!(!queued, "what was acknowledged is there"),
             sent => assert_eq!(sent, [7]),
@@ -231,7 +237,7 @@ async fn a_dropped_append_is_whole_or_nothing(h: Harness) {
         let instance = format!("i{polls}");
         let event =
             |id| Event::stamped(id, instance.clone(), 1, None, 5, events::signalled(&format!("event {id}")));
-        let append = h.append_with_execution(&instance, 1, (1..=3).map(event).collect());
+        let append = h.append_events(&instance, 1, (1..=3).map(event).collect());
         let ended = dropped(&h, polls, append).await;
         let ids = h.event_ids(&instance).await;
         assert!(ids == [1, 2, 3] || (ids.is_empty() && !ended), "{ids:?}");
@@ -242,7 +248,7 @@ async fn a_dropped_append_is_whole_or_nothing(h: Harness) {
 
 /// Makes a completed instance with a row in each queue.
 async fn complete_with_rows(h: &Harness, instance: &str) {
-    let turn = Turn::beginning(instance, 1)
+    let turn = TurnDraft::beginning(instance, 1)
         .event(2, events::kv_set("k", "v"))
         .activity(activity(instance, 2))
         .completing(3, "done");
@@ -253,7 +259,7 @@ async fn complete_with_rows(h: &Harness, instance: &str) {
 /// Whether the instance is there, whole; if not, nothing of it is.
 async fn is_whole(h: &Harness, instance: &str) -> bool {
     let exists = h.admin().get_instance_info(instance).await.is_ok();
-    let (kept, key) = (h.event_ids(instance).await.len(), h.get_kv_value(instance, "k").await.unwrap());
+    let (kept, key) = (h.event_ids(instance).await.len(), h.read_kv_value(instance, "k").await.unwrap());
     let rows = (h.messages_waiting().await, h.activities_waiting().await);
     let expected = if exists { (3, Some("v".to_owned()), (1, 1)) } else { (0, None, (0, 0)) };
     assert_eq!((kept, key, rows), expected);
@@ -291,10 +297,8 @@ async fn a_dropped_bulk_delete_removes_all_or_nothing(h: Harness) {
 /// Whether an instance of four executions has them all; if not, only the last one is left.
 async fn has_all_executions(h: &Harness, instance: &str) -> bool {
     let left = h.admin().list_executions(instance).await.unwrap();
-    let read = [
-        h.read_with_execution(instance, 1).await.unwrap().len(),
-        h.read_with_execution(instance, 4).await.unwrap().len(),
-    ];
+    let read =
+        [h.history_of(instance, 1).await.unwrap().len(), h.history_of(instance, 4).await.unwrap().len()];
     assert!(
         (left == [1, 2, 3, 4] && read == [2, 1]) || (left == [4] && read == [0, 1]),
         "{left:?} {read:?} of {instance}"

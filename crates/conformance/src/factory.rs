@@ -10,7 +10,7 @@ use everturn_provider::{ManualClock, Provider};
 pub enum WorkerRowDamage {
     /// The stored work item cannot be decoded; the columns that say whose it is are intact.
     Item,
-    /// Neither can be read: nobody can be told.
+    /// Neither can be read: no instance can be told.
     ItemAndIdentity,
 }
 
@@ -37,8 +37,8 @@ pub trait ProviderFactory: Send + Sync {
         event_id: u64,
     );
 
-    /// How often each message that waits for an instance was fetched, oldest first; `None` if nobody but the provider
-    /// can see its rows.
+    /// How often each message that waits for an instance was fetched, oldest first; `None` if only the
+    /// provider can see its rows.
     async fn message_attempts(&self, provider: &Arc<dyn Provider>, instance: &str) -> Option<Vec<u32>>;
 
     /// Makes every orchestrator-queue row of an instance undecodable; `false` if that cannot be done.
@@ -56,7 +56,7 @@ pub trait ProviderFactory: Send + Sync {
         false
     }
 
-    /// Waits until whatever a dropped call left under way is decided. By default a write that changes nothing: most
+    /// Waits until the outcome of every dropped call is decided. By default a write that changes nothing: most
     /// stores answer it after all earlier ones.
     async fn settle(&self, provider: &Arc<dyn Provider>) {
         let admin = provider.as_management_capability().expect("the provider has a management side");
@@ -65,11 +65,6 @@ pub trait ProviderFactory: Send + Sync {
 
     /// Whether a fetch waits for work. One that cannot wait returns at once, and its caller paces itself.
     fn fetch_waits(&self) -> bool {
-        true
-    }
-
-    /// Whether commits are stamped, so that a runtime can keep instances in memory.
-    fn keeps_stamps(&self) -> bool {
         true
     }
 }

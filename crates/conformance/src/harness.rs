@@ -1,90 +1,79 @@
-//! A provider under test, with the short forms that the cases are written in.
+//! A provider under test, with its store, its clock and its factory.
 
 use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-use everturn_core::WorkItem;
-use everturn_provider::{
-    DispatcherCapabilityFilter, ManualClock, OrchestrationItem, Provider, ProviderAdmin, ProviderError,
-    SessionFetchConfig, TagFilter,
-};
+use everturn_provider::store::Feature;
+use everturn_provider::{ManualClock, Provider, ProviderError, store_of};
 
 use crate::factory::{ProviderFactory, WorkerRowDamage};
 use crate::items;
-use crate::turn::Turn;
-
-/// How long the locks of the cases last.
-pub(crate) const LOCK: Duration = Duration::from_secs(30);
-/// A little longer than that.
-pub(crate) const PAST_LOCK: Duration = Duration::from_secs(31);
+pub(crate) use crate::store_handle::{ActivityId, LOCK, PAST_LOCK, StoreHandle, custom_status, session};
+use crate::turn_draft::TurnDraft;
 
 pub(crate) const fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
 }
 
-/// A provider under test. Dereferences to the provider itself.
+/// A provider under test. Dereferences to its store: the provider's own, or the adapter around its plain verbs.
 pub struct Harness {
     factory: Box<dyn ProviderFactory>,
     provider: Arc<dyn Provider>,
+    store: StoreHandle,
     clock: Arc<ManualClock>,
 }
 
 impl Deref for Harness {
-    type Target = dyn Provider;
+    type Target = StoreHandle;
 
     fn deref(&self) -> &Self::Target {
-        &*self.provider
-    }
-}
-
-/// What an orchestration fetch handed out.
-#[derive(Debug)]
-pub(crate) struct Fetched {
-    pub(crate) item: OrchestrationItem,
-    pub(crate) token: String,
-    pub(crate) attempts: u32,
-}
-
-/// What a worker fetch handed out.
-#[derive(Debug)]
-pub(crate) struct FetchedWork {
-    pub(crate) item: WorkItem,
-    pub(crate) token: String,
-    pub(crate) attempts: u32,
-}
-
-impl FetchedWork {
-    pub(crate) fn id(&self) -> u64 {
-        items::activity_id(&self.item)
+        &self.store
     }
 }
 
 impl Harness {
     pub(crate) async fn open(factory: Box<dyn ProviderFactory>) -> Self {
         let provider = factory.open().await;
+        Self::of(factory, provider)
+    }
+
+    fn of(factory: Box<dyn ProviderFactory>, provider: Arc<dyn Provider>) -> Self {
+        let store = StoreHandle::new(store_of(Arc::clone(&provider)));
         let clock = factory.clock();
-        Self { factory, provider, clock }
+        Self { factory, provider, store, clock }
     }
 
     /// The same store, opened again; `None` if it did not outlive its provider.
     pub(crate) async fn reopened(self) -> Option<Self> {
-        let Self { factory, provider, clock } = self;
+        let Self { factory, provider, store, clock: _ } = self;
+        drop(store);
         let provider = factory.reopen(provider).await?;
-        Some(Self { factory, provider, clock })
+        Some(Self::of(factory, provider))
     }
 
-    /// A handle that tasks can own.
-    pub(crate) fn provider(&self) -> Arc<dyn Provider> {
+    /// The provider, for its plain verbs.
+    pub(crate) fn provider(&self) -> &dyn Provider {
+        &*self.provider
+    }
+
+    /// The provider, for a caller that owns it.
+    pub(crate) fn provider_to_own(&self) -> Arc<dyn Provider> {
         Arc::clone(&self.provider)
+    }
+
+    /// The store of the provider, for a task to own.
+    pub(crate) fn store(&self) -> StoreHandle {
+        self.store.clone()
     }
 
     pub(crate) fn factory(&self) -> &dyn ProviderFactory {
         &*self.factory
     }
 
-    pub(crate) fn admin(&self) -> &dyn ProviderAdmin {
-        self.provider.as_management_capability().expect("the provider has a management side")
+    /// Whether a runtime can keep instances in memory.
+    pub(crate) fn keeps_instances_warm(&self) -> bool {
+        self.store.supports(Feature::WarmInstances)
     }
 
     /// Lets time pass.
@@ -96,7 +85,7 @@ impl Harness {
         self.factory.damage_event(&self.provider, instance, execution_id, event_id).await;
     }
 
-    /// Waits until whatever a dropped call left under way is decided.
+    /// Waits until the outcome of every dropped call is decided.
     pub(crate) async fn settle(&self) {
         self.factory.settle(&self.provider).await;
     }
@@ -114,93 +103,13 @@ impl Harness {
         self.factory.damage_worker_rows(&self.provider, instance, damage).await
     }
 
-    /// Puts a message into the orchestrator queue.
-    pub(crate) async fn send(&self, item: WorkItem) {
-        self.enqueue_for_orchestrator(item, None).await.unwrap();
-    }
-
-    /// Puts a message into the orchestrator queue that becomes visible later.
-    pub(crate) async fn send_later(&self, item: WorkItem, delay: Duration) {
-        self.enqueue_for_orchestrator(item, Some(delay)).await.unwrap();
-    }
-
-    /// Puts an activity into the worker queue.
-    pub(crate) async fn queue(&self, item: WorkItem) {
-        self.enqueue_for_worker(item).await.unwrap();
-    }
-
-    /// One look into the orchestrator queue.
-    pub(crate) async fn fetch(&self) -> Option<Fetched> {
-        self.try_fetch(None).await.unwrap()
-    }
-
-    /// One look into the orchestrator queue that must find something.
-    pub(crate) async fn fetched(&self) -> Fetched {
-        self.fetch().await.expect("there is an instance to fetch")
-    }
-
-    pub(crate) async fn fetch_filtered(&self, filter: &DispatcherCapabilityFilter) -> Option<Fetched> {
-        self.try_fetch(Some(filter)).await.unwrap()
-    }
-
-    async fn try_fetch(
-        &self,
-        filter: Option<&DispatcherCapabilityFilter>,
-    ) -> Result<Option<Fetched>, ProviderError> {
-        let fetched = self.fetch_orchestration_item(LOCK, Duration::ZERO, filter).await?;
-        Ok(fetched.map(|(item, token, attempts)| Fetched { item, token, attempts }))
-    }
-
-    /// A fetch that waits, and must find something long before it has waited enough.
-    pub(crate) async fn fetched_in_time(&self) -> Fetched {
-        let fetch = self.fetch_orchestration_item(LOCK, secs(5), None);
-        let (item, token, attempts) = fetch.await.unwrap().expect("there is an instance to fetch");
-        Fetched { item, token, attempts }
-    }
-
-    /// One look into the worker queue for untagged activities without session.
-    pub(crate) async fn fetch_work(&self) -> Option<FetchedWork> {
-        self.fetch_work_by(None, &TagFilter::DefaultOnly).await
-    }
-
-    /// The same, and there must be one.
-    pub(crate) async fn fetched_work(&self) -> FetchedWork {
-        self.fetch_work().await.expect("there is an activity to fetch")
-    }
-
-    pub(crate) async fn fetch_work_tagged(&self, tags: &TagFilter) -> Option<FetchedWork> {
-        self.fetch_work_by(None, tags).await
-    }
-
-    /// One look into the worker queue by an owner of sessions.
-    pub(crate) async fn fetch_work_as(&self, owner: &str, lease: Duration) -> Option<FetchedWork> {
-        let session = SessionFetchConfig { owner_id: owner.to_owned(), lock_timeout: lease };
-        self.fetch_work_by(Some(&session), &TagFilter::DefaultOnly).await
-    }
-
-    async fn fetch_work_by(
-        &self,
-        session: Option<&SessionFetchConfig>,
-        tags: &TagFilter,
-    ) -> Option<FetchedWork> {
-        let fetched = self.fetch_work_item(LOCK, Duration::ZERO, session, tags).await.unwrap();
-        fetched.map(|(item, token, attempts)| FetchedWork { item, token, attempts })
-    }
-
-    /// A worker fetch that waits, and must find something long before it has waited enough.
-    pub(crate) async fn fetched_work_in_time(&self) -> FetchedWork {
-        let fetch = self.fetch_work_item(LOCK, secs(5), None, &TagFilter::DefaultOnly);
-        let (item, token, attempts) = fetch.await.unwrap().expect("there is an activity to fetch");
-        FetchedWork { item, token, attempts }
-    }
-
     /// Makes a running instance: its first turn is committed.
     pub(crate) async fn create(&self, instance: &str) {
-        self.begin(instance, Turn::beginning(instance, 1)).await;
+        self.begin(instance, TurnDraft::beginning(instance, 1)).await;
     }
 
     /// Makes an instance whose first turn is the given one.
-    pub(crate) async fn begin(&self, instance: &str, turn: Turn) {
+    pub(crate) async fn begin(&self, instance: &str, turn: TurnDraft) {
         self.send(items::start(instance)).await;
         self.take_turn(instance, turn).await;
     }
@@ -208,18 +117,18 @@ impl Harness {
     /// Makes a running child.
     pub(crate) async fn create_child(&self, instance: &str, parent: &str) {
         self.send(items::start_child(instance, parent)).await;
-        self.take_turn(instance, Turn::beginning(instance, 1).parent(parent)).await;
+        self.take_turn(instance, TurnDraft::beginning(instance, 1).parent(parent)).await;
     }
 
     /// Makes an instance that completed in its first turn, with two events.
     pub(crate) async fn create_completed(&self, instance: &str) {
-        self.begin(instance, Turn::beginning(instance, 1).completing(2, "done")).await;
+        self.begin(instance, TurnDraft::beginning(instance, 1).completing(2, "done")).await;
     }
 
     /// Makes a completed child, with two events.
     pub(crate) async fn create_completed_child(&self, instance: &str, parent: &str) {
         self.send(items::start_child(instance, parent)).await;
-        let turn = Turn::beginning(instance, 1).parent(parent).completing(2, "done");
+        let turn = TurnDraft::beginning(instance, 1).parent(parent).completing(2, "done");
         self.take_turn(instance, turn).await;
     }
 
@@ -227,65 +136,41 @@ impl Harness {
     pub(crate) async fn create_with_executions(&self, instance: &str, executions: u64) {
         self.send(items::start(instance)).await;
         for execution_id in 1..executions {
-            let turn = Turn::beginning(instance, execution_id).continuing_as_new(2);
+            let turn = TurnDraft::beginning(instance, execution_id).continuing_as_new(2);
             self.take_turn(instance, turn).await;
         }
-        self.take_turn(instance, Turn::beginning(instance, executions)).await;
+        self.take_turn(instance, TurnDraft::beginning(instance, executions)).await;
     }
 
     /// Sends a signal to the instance and commits the turn it causes.
-    pub(crate) async fn turn(&self, instance: &str, turn: Turn) {
+    pub(crate) async fn turn(&self, instance: &str, turn: TurnDraft) {
         self.send(items::signal(instance, "go")).await;
         self.take_turn(instance, turn).await;
     }
 
     /// Commits a turn on the messages that wait; the instance must be the next one.
-    pub(crate) async fn take_turn(&self, instance: &str, turn: Turn) {
-        let fetched = self.fetched().await;
+    pub(crate) async fn take_turn(&self, instance: &str, turn: TurnDraft) {
+        let fetched = self.fetched_turn().await;
         assert_eq!(fetched.item.instance, instance, "the instance whose turn it is");
-        turn.ack(&*self.provider, &fetched.token).await.unwrap();
-    }
-
-    /// Rows of the orchestrator queue that are not locked.
-    pub(crate) async fn messages_waiting(&self) -> usize {
-        self.admin().get_queue_depths().await.unwrap().orchestrator_queue
-    }
-
-    /// Rows of the worker queue that are not locked.
-    pub(crate) async fn activities_waiting(&self) -> usize {
-        self.admin().get_queue_depths().await.unwrap().worker_queue
-    }
-
-    /// The activities that can be fetched now, in order; they stay locked.
-    pub(crate) async fn drain_work(&self) -> Vec<u64> {
-        let mut ids = Vec::new();
-        while let Some(work) = self.fetch_work().await {
-            ids.push(work.id());
-        }
-        ids
-    }
-
-    /// Ids of the latest execution's events.
-    pub(crate) async fn event_ids(&self, instance: &str) -> Vec<u64> {
-        self.read(instance).await.unwrap().iter().map(|event| event.event_id).collect()
+        turn.commit(self, &fetched.lock_token).await.unwrap();
     }
 }
 
 /// The error of a refused call.
-pub(crate) fn refusal<T: std::fmt::Debug>(answer: Result<T, ProviderError>) -> ProviderError {
+pub(crate) fn expect_error<T: std::fmt::Debug>(answer: Result<T, ProviderError>) -> ProviderError {
     answer.expect_err("the call is refused")
 }
 
 /// The error of a call that trying again will not help.
-pub(crate) fn permanent_refusal<T: std::fmt::Debug>(answer: Result<T, ProviderError>) -> ProviderError {
-    let error = refusal(answer);
+pub(crate) fn expect_permanent_error<T: std::fmt::Debug>(answer: Result<T, ProviderError>) -> ProviderError {
+    let error = expect_error(answer);
     assert!(!error.is_retryable(), "trying again does not help: {error}");
     error
 }
 
 /// The error of a call whose lock is gone; the caller can tell.
-pub(crate) fn lock_lost<T: std::fmt::Debug>(answer: Result<T, ProviderError>) -> ProviderError {
-    let error = permanent_refusal(answer);
+pub(crate) fn expect_lock_lost<T: std::fmt::Debug>(answer: Result<T, ProviderError>) -> ProviderError {
+    let error = expect_permanent_error(answer);
     assert!(error.is_lock_lost(), "the error says that the lock is gone: {error:?}");
     error
 }

@@ -8,8 +8,8 @@ use everturn_provider::management::PruneOptions;
 use crate::events::{KV_TIME_MS, kv_all_cleared, kv_cleared, kv_set};
 use crate::harness::Harness;
 use crate::items::signal;
-use crate::kv::{all, pairs, value};
-use crate::turn::Turn;
+use crate::read_kv_values::{all, pairs, value};
+use crate::turn_draft::TurnDraft;
 
 cases! { $ kv_executions as kv_executions_cases:
     the_snapshot_may_be_empty,
@@ -32,7 +32,7 @@ cases! { $ kv_executions as kv_executions_cases:
 
 /// The snapshot the next fetch hands out; its messages stay locked.
 async fn snapshot(h: &Harness) -> BTreeMap<String, KvEntry> {
-    h.fetched().await.item.kv_snapshot.into_iter().collect()
+    h.fetched_turn().await.item.kv_snapshot.into_iter().collect()
 }
 
 fn entries(pairs: &[(&str, &str)]) -> BTreeMap<String, KvEntry> {
@@ -47,64 +47,71 @@ async fn the_snapshot_may_be_empty(h: Harness) {
 }
 
 async fn the_snapshot_has_no_keys_of_the_unfinished_execution(h: Harness) {
-    h.begin("i", Turn::beginning("i", 1).event(2, kv_set("k", "v"))).await;
+    h.begin("i", TurnDraft::beginning("i", 1).event(2, kv_set("k", "v"))).await;
     h.send(signal("i", "a")).await;
     assert_eq!(snapshot(&h).await, entries(&[]));
     assert_eq!(all(&h, "i").await, pairs(&[("k", "v")]));
 }
 
 async fn the_snapshot_has_the_keys_of_completed_executions_with_their_time(h: Harness) {
-    h.begin("i", Turn::beginning("i", 1).event(2, kv_set("k", "v"))).await;
-    h.turn("i", Turn::of("i", 1).event(3, kv_set("l", "w")).continuing_as_new(4)).await;
+    h.begin("i", TurnDraft::beginning("i", 1).event(2, kv_set("k", "v"))).await;
+    h.turn("i", TurnDraft::of("i", 1).event(3, kv_set("l", "w")).continuing_as_new(4)).await;
     assert_eq!(snapshot(&h).await, entries(&[("k", "v"), ("l", "w")]));
 }
 
 async fn the_snapshot_is_of_several_executions(h: Harness) {
-    h.begin("i", Turn::beginning("i", 1).event(2, kv_set("a", "1")).continuing_as_new(3)).await;
-    h.take_turn("i", Turn::beginning("i", 2).event(2, kv_set("b", "2")).continuing_as_new(3)).await;
-    h.take_turn("i", Turn::beginning("i", 3).event(2, kv_set("c", "3"))).await;
+    h.begin("i", TurnDraft::beginning("i", 1).event(2, kv_set("a", "1")).continuing_as_new(3)).await;
+    h.take_turn("i", TurnDraft::beginning("i", 2).event(2, kv_set("b", "2")).continuing_as_new(3)).await;
+    h.take_turn("i", TurnDraft::beginning("i", 3).event(2, kv_set("c", "3"))).await;
     h.send(signal("i", "a")).await;
     assert_eq!(snapshot(&h).await, entries(&[("a", "1"), ("b", "2")]));
 }
 
 async fn cleared_keys_are_absent_from_the_snapshot(h: Harness) {
-    let turn =
-        Turn::beginning("i", 1).event(2, kv_set("a", "1")).event(3, kv_set("b", "2")).continuing_as_new(4);
+    let turn = TurnDraft::beginning("i", 1)
+        .event(2, kv_set("a", "1"))
+        .event(3, kv_set("b", "2"))
+        .continuing_as_new(4);
     h.begin("i", turn).await;
-    h.take_turn("i", Turn::beginning("i", 2).event(2, kv_cleared("a")).continuing_as_new(3)).await;
+    h.take_turn("i", TurnDraft::beginning("i", 2).event(2, kv_cleared("a")).continuing_as_new(3)).await;
     assert_eq!(snapshot(&h).await, entries(&[("b", "2")]));
 }
 
 async fn the_later_execution_wins(h: Harness) {
-    h.begin("i", Turn::beginning("i", 1).event(2, kv_set("k", "1")).continuing_as_new(3)).await;
-    h.take_turn("i", Turn::beginning("i", 2).event(2, kv_set("k", "2")).continuing_as_new(3)).await;
+    h.begin("i", TurnDraft::beginning("i", 1).event(2, kv_set("k", "1")).continuing_as_new(3)).await;
+    h.take_turn("i", TurnDraft::beginning("i", 2).event(2, kv_set("k", "2")).continuing_as_new(3)).await;
     assert_eq!(value(&h, "i", "k").await.as_deref(), Some("2"));
     assert_eq!(snapshot(&h).await, entries(&[("k", "2")]));
 }
 
 async fn a_key_set_cleared_and_set_again_works(h: Harness) {
-    h.begin("i", Turn::beginning("i", 1).event(2, kv_set("k", "1")).continuing_as_new(3)).await;
-    h.take_turn("i", Turn::beginning("i", 2).event(2, kv_cleared("k")).continuing_as_new(3)).await;
+    h.begin("i", TurnDraft::beginning("i", 1).event(2, kv_set("k", "1")).continuing_as_new(3)).await;
+    h.take_turn("i", TurnDraft::beginning("i", 2).event(2, kv_cleared("k")).continuing_as_new(3)).await;
     assert_eq!(value(&h, "i", "k").await, None);
-    h.take_turn("i", Turn::beginning("i", 3).event(2, kv_set("k", "3")).continuing_as_new(3)).await;
+    h.take_turn("i", TurnDraft::beginning("i", 3).event(2, kv_set("k", "3")).continuing_as_new(3)).await;
     assert_eq!(snapshot(&h).await, entries(&[("k", "3")]));
 }
 
 async fn the_merged_view_shows_base_and_live_writes(h: Harness) {
-    let turn =
-        Turn::beginning("i", 1).event(2, kv_set("a", "1")).event(3, kv_set("b", "1")).continuing_as_new(4);
+    let turn = TurnDraft::beginning("i", 1)
+        .event(2, kv_set("a", "1"))
+        .event(3, kv_set("b", "1"))
+        .continuing_as_new(4);
     h.begin("i", turn).await;
-    h.take_turn("i", Turn::beginning("i", 2).event(2, kv_set("b", "2")).event(3, kv_set("c", "2"))).await;
+    h.take_turn("i", TurnDraft::beginning("i", 2).event(2, kv_set("b", "2")).event(3, kv_set("c", "2")))
+        .await;
     assert_eq!(all(&h, "i").await, pairs(&[("a", "1"), ("b", "2"), ("c", "2")]));
     h.send(signal("i", "a")).await;
     assert_eq!(snapshot(&h).await, entries(&[("a", "1"), ("b", "1")]));
 }
 
 async fn a_live_clear_hides_an_old_value(h: Harness) {
-    let turn =
-        Turn::beginning("i", 1).event(2, kv_set("a", "1")).event(3, kv_set("b", "1")).continuing_as_new(4);
+    let turn = TurnDraft::beginning("i", 1)
+        .event(2, kv_set("a", "1"))
+        .event(3, kv_set("b", "1"))
+        .continuing_as_new(4);
     h.begin("i", turn).await;
-    h.take_turn("i", Turn::beginning("i", 2).event(2, kv_cleared("a"))).await;
+    h.take_turn("i", TurnDraft::beginning("i", 2).event(2, kv_cleared("a"))).await;
     assert_eq!(value(&h, "i", "a").await, None);
     assert_eq!(all(&h, "i").await, pairs(&[("b", "1")]));
     h.send(signal("i", "a")).await;
@@ -112,40 +119,43 @@ async fn a_live_clear_hides_an_old_value(h: Harness) {
 }
 
 async fn a_live_clear_all_hides_old_values(h: Harness) {
-    let turn =
-        Turn::beginning("i", 1).event(2, kv_set("a", "1")).event(3, kv_set("b", "1")).continuing_as_new(4);
+    let turn = TurnDraft::beginning("i", 1)
+        .event(2, kv_set("a", "1"))
+        .event(3, kv_set("b", "1"))
+        .continuing_as_new(4);
     h.begin("i", turn).await;
-    h.take_turn("i", Turn::beginning("i", 2).event(2, kv_all_cleared()).event(3, kv_set("b", "2"))).await;
+    h.take_turn("i", TurnDraft::beginning("i", 2).event(2, kv_all_cleared()).event(3, kv_set("b", "2")))
+        .await;
     assert_eq!(value(&h, "i", "a").await, None);
     assert_eq!(all(&h, "i").await, pairs(&[("b", "2")]));
-    h.turn("i", Turn::of("i", 2).continuing_as_new(4)).await;
+    h.turn("i", TurnDraft::of("i", 2).continuing_as_new(4)).await;
     assert_eq!(snapshot(&h).await, entries(&[("b", "2")]));
 }
 
 async fn the_live_delta_is_merged_at_completion(h: Harness) {
-    h.begin("i", Turn::beginning("i", 1).event(2, kv_set("k", "v"))).await;
-    h.turn("i", Turn::of("i", 1).event(3, kv_set("l", "w")).completing(4, "ok")).await;
+    h.begin("i", TurnDraft::beginning("i", 1).event(2, kv_set("k", "v"))).await;
+    h.turn("i", TurnDraft::of("i", 1).event(3, kv_set("l", "w")).completing(4, "ok")).await;
     assert_eq!(all(&h, "i").await, pairs(&[("k", "v"), ("l", "w")]));
     h.send(signal("i", "a")).await;
     assert_eq!(snapshot(&h).await, entries(&[("k", "v"), ("l", "w")]));
 }
 
 async fn the_live_delta_is_merged_at_failure(h: Harness) {
-    h.begin("i", Turn::beginning("i", 1).event(2, kv_set("k", "v"))).await;
-    h.turn("i", Turn::of("i", 1).failing(3, "boom")).await;
+    h.begin("i", TurnDraft::beginning("i", 1).event(2, kv_set("k", "v"))).await;
+    h.turn("i", TurnDraft::of("i", 1).failing(3, "boom")).await;
     assert_eq!(all(&h, "i").await, pairs(&[("k", "v")]));
     h.send(signal("i", "a")).await;
     assert_eq!(snapshot(&h).await, entries(&[("k", "v")]));
 }
 
 async fn pruning_keeps_every_key(h: Harness) {
-    let turn = Turn::beginning("i", 1)
+    let turn = TurnDraft::beginning("i", 1)
         .event(2, kv_set("first", "1"))
         .event(3, kv_set("k", "1"))
         .continuing_as_new(4);
     h.begin("i", turn).await;
-    h.take_turn("i", Turn::beginning("i", 2).event(2, kv_set("k", "2")).continuing_as_new(3)).await;
-    h.take_turn("i", Turn::beginning("i", 3).event(2, kv_set("live", "3"))).await;
+    h.take_turn("i", TurnDraft::beginning("i", 2).event(2, kv_set("k", "2")).continuing_as_new(3)).await;
+    h.take_turn("i", TurnDraft::beginning("i", 3).event(2, kv_set("live", "3"))).await;
     let options = PruneOptions { keep_last: Some(1), completed_before: None };
     let pruned = h.admin().prune_executions("i", options).await.unwrap();
     assert_eq!(pruned.executions_deleted, 2);
@@ -155,9 +165,9 @@ async fn pruning_keeps_every_key(h: Harness) {
 }
 
 async fn deleting_removes_base_and_delta(h: Harness) {
-    h.begin("i", Turn::beginning("i", 1).event(2, kv_set("base", "1")).continuing_as_new(3)).await;
-    h.take_turn("i", Turn::beginning("i", 2).event(2, kv_set("delta", "2"))).await;
-    h.begin("other", Turn::beginning("other", 1).event(2, kv_set("base", "kept"))).await;
+    h.begin("i", TurnDraft::beginning("i", 1).event(2, kv_set("base", "1")).continuing_as_new(3)).await;
+    h.take_turn("i", TurnDraft::beginning("i", 2).event(2, kv_set("delta", "2"))).await;
+    h.begin("other", TurnDraft::beginning("other", 1).event(2, kv_set("base", "kept"))).await;
     h.admin().delete_instance("i", true).await.unwrap();
     assert_eq!(all(&h, "i").await, pairs(&[]));
     assert_eq!(value(&h, "i", "delta").await, None);
@@ -167,13 +177,13 @@ async fn deleting_removes_base_and_delta(h: Harness) {
 async fn deleting_removes_the_childrens_keys(h: Harness) {
     h.create_completed("parent").await;
     h.create_child("child", "parent").await;
-    h.turn("child", Turn::of("child", 1).event(2, kv_set("k", "v")).completing(3, "ok")).await;
+    h.turn("child", TurnDraft::of("child", 1).event(2, kv_set("k", "v")).completing(3, "ok")).await;
     h.admin().delete_instance("parent", false).await.unwrap();
     assert_eq!(all(&h, "child").await, pairs(&[]));
 }
 
 async fn a_recreated_instance_has_no_old_keys(h: Harness) {
-    h.begin("i", Turn::beginning("i", 1).event(2, kv_set("k", "v")).completing(3, "ok")).await;
+    h.begin("i", TurnDraft::beginning("i", 1).event(2, kv_set("k", "v")).completing(3, "ok")).await;
     h.admin().delete_instance("i", false).await.unwrap();
     h.create("i").await;
     assert_eq!(all(&h, "i").await, pairs(&[]));

@@ -19,6 +19,7 @@
 //!     }
 //! }
 //!
+//! # use everturn_provider::testing::TableAccess as _;
 //! fn mine(provider: &Arc<dyn Provider>) -> &MemoryProvider {
 //!     let provider: &dyn Any = &**provider;
 //!     provider.downcast_ref().expect("the factory opened it")
@@ -63,53 +64,62 @@
 
 #[macro_use]
 mod cases;
-mod default_bodies;
+mod admin_layer;
 mod events;
 mod factory;
 mod harness;
 mod image;
 mod items;
-mod turn;
+mod plain_provider;
+mod store_handle;
+mod turn_draft;
 mod waiting;
 
-pub mod abandon_orchestration_item;
-pub mod abandon_work_item;
-pub mod ack_orchestration_item;
-pub mod ack_work_item;
+pub mod abandon_turn;
 pub mod admin;
-pub mod append_with_execution;
+pub mod as_store;
 pub mod capability_filter;
+pub mod commit_turn;
 pub mod concurrency;
-pub mod custom_status;
 pub mod damage;
 pub mod delete;
 pub mod delete_instance_bulk;
 pub mod dropped_futures;
 pub mod dropped_writes;
-pub mod enqueue_for_orchestrator;
 pub mod executions;
-pub mod fetch_orchestration_item;
-pub mod fetch_work_item;
-pub mod kv;
+pub mod fetch_turns;
+pub mod fetch_work;
 pub mod kv_executions;
 pub mod locks;
 pub mod long_poll;
 pub mod model;
+pub mod plain_verbs;
 pub mod poison;
 pub mod prune;
-pub mod read;
+pub mod raw_writes;
+pub mod read_custom_status;
+pub mod read_execution;
+pub mod read_kv_values;
+pub mod read_orchestration_name;
+pub mod read_stats;
+pub mod read_status;
+pub mod renew;
 pub mod restart;
 pub mod session_leases;
 pub mod sessions;
+pub mod settle_work;
+pub mod submit;
+pub mod sweep;
 pub mod tags;
 pub mod tokens;
 pub mod unknown_instance;
 pub mod warm;
 pub mod watch;
 
-pub use default_bodies::DefaultBodies;
+pub use admin_layer::{AdminLayer, LayeredAdmin};
 pub use factory::{ProviderFactory, WorkerRowDamage};
 pub use harness::Harness;
+pub use plain_provider::PlainProvider;
 
 use std::time::Duration;
 
@@ -122,34 +132,40 @@ const CASE_TIMEOUT: Duration = Duration::from_secs(60);
 #[macro_export]
 macro_rules! provider_tests {
     ($factory:expr) => {
-        $crate::abandon_orchestration_item_cases!($factory);
-        $crate::abandon_work_item_cases!($factory);
-        $crate::ack_orchestration_item_cases!($factory);
-        $crate::ack_work_item_cases!($factory);
+        $crate::abandon_turn_cases!($factory);
         $crate::admin_cases!($factory);
-        $crate::append_with_execution_cases!($factory);
+        $crate::as_store_cases!($factory);
         $crate::capability_filter_cases!($factory);
+        $crate::commit_turn_cases!($factory);
         $crate::concurrency_cases!($factory);
-        $crate::custom_status_cases!($factory);
         $crate::damage_cases!($factory);
         $crate::delete_cases!($factory);
         $crate::delete_instance_bulk_cases!($factory);
         $crate::dropped_futures_cases!($factory);
         $crate::dropped_writes_cases!($factory);
-        $crate::enqueue_for_orchestrator_cases!($factory);
         $crate::executions_cases!($factory);
-        $crate::fetch_orchestration_item_cases!($factory);
-        $crate::fetch_work_item_cases!($factory);
-        $crate::kv_cases!($factory);
+        $crate::fetch_turns_cases!($factory);
+        $crate::fetch_work_cases!($factory);
         $crate::kv_executions_cases!($factory);
         $crate::locks_cases!($factory);
         $crate::long_poll_cases!($factory);
+        $crate::plain_verbs_cases!($factory);
         $crate::poison_cases!($factory);
         $crate::prune_cases!($factory);
-        $crate::read_cases!($factory);
+        $crate::raw_writes_cases!($factory);
+        $crate::read_custom_status_cases!($factory);
+        $crate::read_execution_cases!($factory);
+        $crate::read_kv_values_cases!($factory);
+        $crate::read_orchestration_name_cases!($factory);
+        $crate::read_stats_cases!($factory);
+        $crate::read_status_cases!($factory);
+        $crate::renew_cases!($factory);
         $crate::restart_cases!($factory);
         $crate::session_leases_cases!($factory);
         $crate::sessions_cases!($factory);
+        $crate::settle_work_cases!($factory);
+        $crate::submit_cases!($factory);
+        $crate::sweep_cases!($factory);
         $crate::tags_cases!($factory);
         $crate::tokens_cases!($factory);
         $crate::unknown_instance_cases!($factory);

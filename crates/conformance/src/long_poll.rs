@@ -4,12 +4,12 @@
 
 use std::time::{Duration, Instant};
 
-use everturn_provider::{SessionFetchConfig, TagFilter};
+use everturn_provider::store::WorkFetch;
 
 use crate::events;
-use crate::harness::{Harness, LOCK, PAST_LOCK, secs};
+use crate::harness::{ActivityId, Harness, LOCK, PAST_LOCK, secs, session};
 use crate::items::{activity, activity_completed, activity_in_session, activity_tagged, signal, start};
-use crate::turn::Turn;
+use crate::turn_draft::TurnDraft;
 use crate::waiting::keeps_waiting;
 
 cases! { $ long_poll as long_poll_cases:
@@ -40,22 +40,20 @@ type Works = std::pin::Pin<Box<dyn Future<Output = u64> + Send>>;
 
 /// A fetch that waits until it has an instance, and says which.
 fn waiting_fetch(h: &Harness) -> Turns {
-    let provider = h.provider();
+    let store = h.store();
     Box::pin(async move {
-        let fetched = provider.fetch_orchestration_item(LOCK, LONG, None).await.unwrap();
-        fetched.expect("woken for work").0.instance
+        let fetched = store.next_turn_within(LONG).await.unwrap();
+        fetched.expect("woken for work").item.instance
     })
 }
 
 /// A fetch that waits until it has an activity, and says which.
 fn waiting_work_fetch(h: &Harness, owner: Option<&str>) -> Works {
-    let provider = h.provider();
-    let session =
-        owner.map(|owner| SessionFetchConfig { owner_id: owner.to_owned(), lock_timeout: secs(60) });
-    Box::pin(async move {
-        let fetch = provider.fetch_work_item(LOCK, LONG, session.as_ref(), &TagFilter::DefaultOnly);
-        crate::items::activity_id(&fetch.await.unwrap().expect("woken for work").0)
-    })
+    let store = h.store();
+    let fetch = WorkFetch::new(LOCK, LONG).with_session(owner.and_then(|owner| session(owner, secs(60))));
+    Box::pin(
+        async move { store.fetch_one_work(&fetch).await.unwrap().expect("woken for work").activity_id() },
+    )
 }
 
 /// Ends long before the fetch gives up by itself.
@@ -67,8 +65,8 @@ async fn with_zero_an_empty_fetch_returns_at_once(h: Harness) {
     let mut quickest = LONG;
     for _ in 0..3 {
         let began = Instant::now();
-        assert!(h.fetch().await.is_none());
-        assert!(h.fetch_work().await.is_none());
+        assert!(h.next_turn().await.is_none());
+        assert!(h.next_work().await.is_none());
         quickest = quickest.min(began.elapsed());
     }
     assert!(quickest < Duration::from_millis(100), "took {quickest:?}");
@@ -96,20 +94,16 @@ async fn an_empty_orchestration_fetch_waits_its_poll_timeout(h: Harness) {
     if !h.factory().fetch_waits() {
         return;
     }
-    let provider = &h.provider();
-    assert_waits(async |wait| provider.fetch_orchestration_item(LOCK, wait, None).await.unwrap().is_some())
-        .await;
+    let store = &h.store();
+    assert_waits(async |wait| store.next_turn_within(wait).await.unwrap().is_some()).await;
 }
 
 async fn an_empty_work_fetch_waits_its_poll_timeout(h: Harness) {
     if !h.factory().fetch_waits() {
         return;
     }
-    let provider = &h.provider();
-    assert_waits(async |wait| {
-        provider.fetch_work_item(LOCK, wait, None, &TagFilter::Any).await.unwrap().is_some()
-    })
-    .await;
+    let store = &h.store();
+    assert_waits(async |wait| store.next_work_within(wait).await.unwrap().is_some()).await;
 }
 
 async fn a_waiting_orchestration_fetch_wakes_on_a_new_message(h: Harness) {
@@ -140,7 +134,7 @@ async fn a_waiting_orchestration_fetch_wakes_on_a_lock_that_expires(h: Harness) 
         return;
     }
     h.send(start("i")).await;
-    h.fetched().await;
+    h.fetched_turn().await;
     let mut fetch = waiting_fetch(&h);
     keeps_waiting(&mut fetch).await;
     h.pass(PAST_LOCK);
@@ -152,11 +146,11 @@ async fn a_waiting_orchestration_fetch_wakes_on_an_ack_that_releases(h: Harness)
         return;
     }
     h.send(start("i")).await;
-    let fetched = h.fetched().await;
+    let fetched = h.fetched_turn().await;
     h.send(signal("i", "under lock")).await;
     let mut fetch = waiting_fetch(&h);
     keeps_waiting(&mut fetch).await;
-    Turn::beginning("i", 1).ack(&*h, &fetched.token).await.unwrap();
+    TurnDraft::beginning("i", 1).commit(&h, &fetched.lock_token).await.unwrap();
     assert_eq!(woken(fetch).await, "i");
 }
 
@@ -164,11 +158,11 @@ async fn a_waiting_orchestration_fetch_wakes_on_a_completion(h: Harness) {
     if !h.factory().fetch_waits() {
         return;
     }
-    h.begin("i", Turn::beginning("i", 1).activity(activity("i", 2))).await;
+    h.begin("i", TurnDraft::beginning("i", 1).activity(activity("i", 2))).await;
     let work = h.fetched_work().await;
     let mut fetch = waiting_fetch(&h);
     keeps_waiting(&mut fetch).await;
-    h.ack_work_item(&work.token, Some(activity_completed("i", 2))).await.unwrap();
+    h.end_work(&work.lock_token, Some(activity_completed("i", 2))).await.unwrap();
     assert_eq!(woken(fetch).await, "i");
 }
 
@@ -177,10 +171,10 @@ async fn a_waiting_orchestration_fetch_wakes_on_an_abandon(h: Harness) {
         return;
     }
     h.send(start("i")).await;
-    let fetched = h.fetched().await;
+    let fetched = h.fetched_turn().await;
     let mut fetch = waiting_fetch(&h);
     keeps_waiting(&mut fetch).await;
-    h.abandon_orchestration_item(&fetched.token, None, true).await.unwrap();
+    h.release_turn(&fetched.lock_token, None, true).await.unwrap();
     assert_eq!(woken(fetch).await, "i");
 }
 
@@ -200,7 +194,7 @@ async fn a_waiting_work_fetch_wakes_on_an_orchestration_ack(h: Harness) {
     }
     let mut fetch = waiting_work_fetch(&h, None);
     keeps_waiting(&mut fetch).await;
-    h.begin("i", Turn::beginning("i", 1).event(7, events::scheduled()).activity(activity("i", 7))).await;
+    h.begin("i", TurnDraft::beginning("i", 1).event(7, events::scheduled()).activity(activity("i", 7))).await;
     assert_eq!(woken(fetch).await, 7);
 }
 
@@ -210,7 +204,7 @@ async fn a_waiting_work_fetch_wakes_on_a_delay_that_ends(h: Harness) {
     }
     h.queue(activity("i", 7)).await;
     let work = h.fetched_work().await;
-    h.abandon_work_item(&work.token, Some(secs(60)), false).await.unwrap();
+    h.release_work(&work.lock_token, Some(secs(60)), false).await.unwrap();
     let mut fetch = waiting_work_fetch(&h, None);
     keeps_waiting(&mut fetch).await;
     h.pass(secs(61));
@@ -235,7 +229,7 @@ async fn a_waiting_work_fetch_wakes_on_a_lease_that_expires(h: Harness) {
     }
     h.queue(activity_in_session("i", 1, "s")).await;
     h.queue(activity_in_session("i", 2, "s")).await;
-    h.fetch_work_as("a", secs(10)).await.unwrap();
+    h.next_work_as("a", secs(10)).await.unwrap();
     let mut fetch = waiting_work_fetch(&h, Some("b"));
     keeps_waiting(&mut fetch).await;
     h.pass(secs(11));
@@ -286,5 +280,5 @@ async fn many_waiting_fetches_take_one_message_once(h: Harness) {
     }
     assert_eq!(winners, 1);
     h.pass(PAST_LOCK);
-    assert!(h.fetched_in_time().await.attempts >= 2);
+    assert!(h.awaited_turn().await.attempt_count >= 2);
 }

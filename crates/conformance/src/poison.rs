@@ -2,7 +2,7 @@
 
 use crate::harness::{Harness, PAST_LOCK, secs};
 use crate::items::{activity, signal, start};
-use crate::turn::Turn;
+use crate::turn_draft::TurnDraft;
 
 cases! { $ poison as poison_cases:
     the_first_fetch_is_attempt_one,
@@ -19,20 +19,20 @@ cases! { $ poison as poison_cases:
 async fn the_first_fetch_is_attempt_one(h: Harness) {
     h.send(start("i")).await;
     h.queue(activity("i", 1)).await;
-    assert_eq!(h.fetched().await.attempts, 1);
-    assert_eq!(h.fetched_work().await.attempts, 1);
+    assert_eq!(h.fetched_turn().await.attempt_count, 1);
+    assert_eq!(h.fetched_work().await.attempt_count, 1);
 }
 
 async fn each_abandon_and_refetch_adds_one(h: Harness) {
     h.send(start("i")).await;
     h.queue(activity("i", 1)).await;
     for attempt in 1..=12 {
-        let fetched = h.fetched().await;
-        assert_eq!(fetched.attempts, attempt);
-        h.abandon_orchestration_item(&fetched.token, None, false).await.unwrap();
+        let fetched = h.fetched_turn().await;
+        assert_eq!(fetched.attempt_count, attempt);
+        h.release_turn(&fetched.lock_token, None, false).await.unwrap();
         let work = h.fetched_work().await;
-        assert_eq!(work.attempts, attempt);
-        h.abandon_work_item(&work.token, None, false).await.unwrap();
+        assert_eq!(work.attempt_count, attempt);
+        h.release_work(&work.lock_token, None, false).await.unwrap();
     }
 }
 
@@ -40,8 +40,8 @@ async fn each_expiry_and_refetch_adds_one(h: Harness) {
     h.send(start("i")).await;
     h.queue(activity("i", 1)).await;
     for attempt in 1..=4 {
-        assert_eq!(h.fetched().await.attempts, attempt);
-        assert_eq!(h.fetched_work().await.attempts, attempt);
+        assert_eq!(h.fetched_turn().await.attempt_count, attempt);
+        assert_eq!(h.fetched_work().await.attempt_count, attempt);
         h.pass(PAST_LOCK);
     }
 }
@@ -50,27 +50,27 @@ async fn the_count_belongs_to_the_message(h: Harness) {
     h.create("i").await;
     h.send(signal("i", "a")).await;
     for _ in 0..3 {
-        let fetched = h.fetched().await;
-        h.abandon_orchestration_item(&fetched.token, None, false).await.unwrap();
+        let fetched = h.fetched_turn().await;
+        h.release_turn(&fetched.lock_token, None, false).await.unwrap();
     }
-    let fetched = h.fetched().await;
-    assert_eq!(fetched.attempts, 4);
-    Turn::of("i", 1).ack(&*h, &fetched.token).await.unwrap();
+    let fetched = h.fetched_turn().await;
+    assert_eq!(fetched.attempt_count, 4);
+    TurnDraft::of("i", 1).commit(&h, &fetched.lock_token).await.unwrap();
     h.send(signal("i", "b")).await;
-    assert_eq!(h.fetched().await.attempts, 1);
+    assert_eq!(h.fetched_turn().await.attempt_count, 1);
 }
 
 async fn a_batch_reports_the_highest_count(h: Harness) {
     h.create("i").await;
     h.send(signal("i", "old")).await;
     for _ in 0..2 {
-        let fetched = h.fetched().await;
-        h.abandon_orchestration_item(&fetched.token, None, false).await.unwrap();
+        let fetched = h.fetched_turn().await;
+        h.release_turn(&fetched.lock_token, None, false).await.unwrap();
     }
     h.send(signal("i", "new")).await;
-    let fetched = h.fetched().await;
+    let fetched = h.fetched_turn().await;
     assert_eq!(fetched.item.messages.len(), 2);
-    assert_eq!(fetched.attempts, 3);
+    assert_eq!(fetched.attempt_count, 3);
 }
 
 async fn every_message_of_a_batch_is_counted(h: Harness) {
@@ -78,25 +78,25 @@ async fn every_message_of_a_batch_is_counted(h: Harness) {
     h.send(signal("i", "a")).await;
     h.send_later(signal("i", "b"), secs(5)).await;
     h.pass(secs(6));
-    let both = h.fetched().await;
+    let both = h.fetched_turn().await;
     assert_eq!(both.item.messages.len(), 2);
-    h.abandon_orchestration_item(&both.token, None, false).await.unwrap();
-    let both = h.fetched().await;
-    assert_eq!(both.attempts, 2);
-    h.abandon_orchestration_item(&both.token, None, true).await.unwrap();
-    assert_eq!(h.fetched().await.attempts, 2, "the refund was for both");
+    h.release_turn(&both.lock_token, None, false).await.unwrap();
+    let both = h.fetched_turn().await;
+    assert_eq!(both.attempt_count, 2);
+    h.release_turn(&both.lock_token, None, true).await.unwrap();
+    assert_eq!(h.fetched_turn().await.attempt_count, 2, "the refund was for both");
 }
 
 async fn refunds_stop_at_zero(h: Harness) {
     h.send(start("i")).await;
     h.queue(activity("i", 1)).await;
     for _ in 0..3 {
-        let fetched = h.fetched().await;
-        assert_eq!(fetched.attempts, 1);
-        h.abandon_orchestration_item(&fetched.token, None, true).await.unwrap();
+        let fetched = h.fetched_turn().await;
+        assert_eq!(fetched.attempt_count, 1);
+        h.release_turn(&fetched.lock_token, None, true).await.unwrap();
         let work = h.fetched_work().await;
-        assert_eq!(work.attempts, 1);
-        h.abandon_work_item(&work.token, None, true).await.unwrap();
+        assert_eq!(work.attempt_count, 1);
+        h.release_work(&work.lock_token, None, true).await.unwrap();
     }
 }
 
@@ -106,25 +106,25 @@ async fn the_stored_count_is_that_of_each_message(h: Harness) {
     let counts = async || h.message_attempts("i").await.unwrap();
     h.send(start("i")).await;
     assert_eq!(counts().await, [0], "nobody fetched it");
-    let fetched = h.fetched().await;
+    let fetched = h.fetched_turn().await;
     h.send(signal("i", "late")).await;
     assert_eq!(counts().await, [1, 0]);
-    h.abandon_orchestration_item(&fetched.token, None, true).await.unwrap();
+    h.release_turn(&fetched.lock_token, None, true).await.unwrap();
     assert_eq!(counts().await, [0, 0], "taken back, from what was fetched only");
-    let fetched = h.fetched().await;
-    h.abandon_orchestration_item(&fetched.token, None, false).await.unwrap();
+    let fetched = h.fetched_turn().await;
+    h.release_turn(&fetched.lock_token, None, false).await.unwrap();
     h.send_later(signal("i", "later"), secs(5)).await;
-    let fetched = h.fetched().await;
+    let fetched = h.fetched_turn().await;
     assert_eq!(counts().await, [2, 2, 0]);
-    Turn::beginning("i", 1).ack(&*h, &fetched.token).await.unwrap();
+    TurnDraft::beginning("i", 1).commit(&h, &fetched.lock_token).await.unwrap();
     assert_eq!(counts().await, [0], "the ack took away what was fetched, and that only");
 }
 
 async fn a_second_activity_starts_at_one(h: Harness) {
     h.queue(activity("i", 1)).await;
     let work = h.fetched_work().await;
-    h.abandon_work_item(&work.token, None, false).await.unwrap();
+    h.release_work(&work.lock_token, None, false).await.unwrap();
     h.queue(activity("i", 2)).await;
-    assert_eq!(h.fetched_work().await.attempts, 2);
-    assert_eq!(h.fetched_work().await.attempts, 1);
+    assert_eq!(h.fetched_work().await.attempt_count, 2);
+    assert_eq!(h.fetched_work().await.attempt_count, 1);
 }

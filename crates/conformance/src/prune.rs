@@ -3,9 +3,9 @@
 use everturn_provider::management::{InstanceFilter, PruneOptions, PruneResult};
 
 use crate::events;
-use crate::harness::{Harness, permanent_refusal, secs};
+use crate::harness::{Harness, custom_status, expect_permanent_error, secs};
 use crate::items::{activity, signal};
-use crate::turn::Turn;
+use crate::turn_draft::TurnDraft;
 
 cases! { $ prune as prune_cases:
     keep_last_two_of_four,
@@ -37,8 +37,8 @@ async fn keep_last_two_of_four(h: Harness) {
     let pruned = prune(&h, "i", keep(2)).await;
     assert_eq!((pruned.instances_processed, pruned.executions_deleted, pruned.events_deleted), (1, 2, 4));
     assert_eq!(executions(&h, "i").await, [3, 4]);
-    assert_eq!(h.read_with_execution("i", 1).await.unwrap(), []);
-    assert_eq!(h.read_with_execution("i", 3).await.unwrap().len(), 2);
+    assert_eq!(h.history_of("i", 1).await.unwrap(), []);
+    assert_eq!(h.history_of("i", 3).await.unwrap().len(), 2);
     assert_eq!(h.event_ids("i").await, [1]);
 }
 
@@ -69,19 +69,19 @@ async fn the_current_execution_is_never_removed(h: Harness) {
 }
 
 async fn an_unknown_instance_is_not_found(h: Harness) {
-    let error = permanent_refusal(h.admin().prune_executions("nobody", keep(1)).await);
+    let error = expect_permanent_error(h.admin().prune_executions("nobody", keep(1)).await);
     assert!(error.to_string().to_lowercase().contains("not found"), "{error}");
 }
 
 /// Executions 1 to 4; 1 and 2 ended ten seconds before 3, and at the returned moment 3 had not ended.
 async fn spread_over_time(h: &Harness) -> u64 {
-    h.begin("i", Turn::beginning("i", 1).continuing_as_new(2)).await;
-    h.take_turn("i", Turn::beginning("i", 2).continuing_as_new(2)).await;
+    h.begin("i", TurnDraft::beginning("i", 1).continuing_as_new(2)).await;
+    h.take_turn("i", TurnDraft::beginning("i", 2).continuing_as_new(2)).await;
     h.pass(secs(5));
     let between = h.now_ms();
     h.pass(secs(5));
-    h.take_turn("i", Turn::beginning("i", 3).continuing_as_new(2)).await;
-    h.take_turn("i", Turn::beginning("i", 4)).await;
+    h.take_turn("i", TurnDraft::beginning("i", 3).continuing_as_new(2)).await;
+    h.take_turn("i", TurnDraft::beginning("i", 4)).await;
     between
 }
 
@@ -101,14 +101,14 @@ async fn by_number_and_time_both_must_hold(h: Harness) {
 
 async fn the_running_execution_and_its_work_are_untouched(h: Harness) {
     h.create_with_executions("i", 2).await;
-    let turn = Turn::of("i", 2).event(2, events::custom_status(Some("kept"))).activity(activity("i", 2));
+    let turn = TurnDraft::of("i", 2).event(2, events::custom_status(Some("kept"))).activity(activity("i", 2));
     h.turn("i", turn).await;
     h.send(signal("i", "waits")).await;
-    let fetched = h.fetched().await;
+    let fetched = h.fetched_turn().await;
     prune(&h, "i", PruneOptions::default()).await;
-    assert_eq!(h.get_custom_status("i", 0).await.unwrap(), Some((Some("kept".to_owned()), 1)));
+    assert_eq!(h.read_custom_status("i", 0).await.unwrap(), custom_status("kept", 1));
     assert_eq!(h.drain_work().await, [2]);
-    Turn::of("i", 2).event(3, events::scheduled()).ack(&*h, &fetched.token).await.unwrap();
+    TurnDraft::of("i", 2).event(3, events::scheduled()).commit(&h, &fetched.lock_token).await.unwrap();
     assert_eq!(h.event_ids("i").await, [1, 2, 3]);
     assert_eq!(h.admin().get_instance_info("i").await.unwrap().current_execution_id, 2);
 }
@@ -131,7 +131,7 @@ async fn bulk_touches_only_filtered_instances_and_counts_them(h: Harness) {
 async fn bulk_prunes_running_instances_too(h: Harness) {
     h.create_with_executions("running", 3).await;
     h.create_with_executions("ended", 2).await;
-    h.turn("ended", Turn::of("ended", 2).completing(2, "ok")).await;
+    h.turn("ended", TurnDraft::of("ended", 2).completing(2, "ok")).await;
     let pruned = h.admin().prune_executions_bulk(InstanceFilter::default(), keep(1)).await.unwrap();
     assert_eq!((pruned.instances_processed, pruned.executions_deleted), (2, 3));
     assert_eq!(executions(&h, "running").await, [3]);

@@ -3,9 +3,9 @@
 use everturn_core::limits::MAX_WORKER_TAGS;
 use everturn_provider::TagFilter;
 
-use crate::harness::{Harness, PAST_LOCK, secs};
+use crate::harness::{ActivityId, Harness, PAST_LOCK, secs};
 use crate::items::{activity, activity_of, activity_tagged};
-use crate::turn::Turn;
+use crate::turn_draft::TurnDraft;
 
 cases! { $ tags as tags_cases:
     default_only_takes_untagged_activities,
@@ -34,8 +34,8 @@ async fn mixed_queue(h: &Harness) {
 
 async fn drain(h: &Harness, filter: &TagFilter) -> Vec<u64> {
     let mut ids = Vec::new();
-    while let Some(work) = h.fetch_work_tagged(filter).await {
-        ids.push(work.id());
+    while let Some(work) = h.next_work_tagged(filter).await {
+        ids.push(work.activity_id());
     }
     ids
 }
@@ -82,28 +82,29 @@ async fn a_filter_may_name_as_many_tags_as_allowed(h: Harness) {
 async fn a_tag_comes_back_unchanged_and_survives_abandon(h: Harness) {
     h.queue(activity_tagged("i", 1, "gpu")).await;
     let filter = TagFilter::tags(["gpu"]);
-    let work = h.fetch_work_tagged(&filter).await.unwrap();
+    let work = h.next_work_tagged(&filter).await.unwrap();
     assert_eq!(work.item, activity_tagged("i", 1, "gpu"));
-    h.abandon_work_item(&work.token, None, false).await.unwrap();
-    assert!(h.fetch_work().await.is_none());
-    let again = h.fetch_work_tagged(&filter).await.unwrap();
+    h.release_work(&work.lock_token, None, false).await.unwrap();
+    assert!(h.next_work().await.is_none());
+    let again = h.next_work_tagged(&filter).await.unwrap();
     assert_eq!(again.item, activity_tagged("i", 1, "gpu"));
-    assert_eq!(again.attempts, 2);
+    assert_eq!(again.attempt_count, 2);
 }
 
 async fn a_tag_survives_expiry(h: Harness) {
     h.queue(activity_tagged("i", 1, "gpu")).await;
-    h.fetch_work_tagged(&TagFilter::Any).await.unwrap();
+    h.next_work_tagged(&TagFilter::Any).await.unwrap();
     h.pass(PAST_LOCK);
-    assert!(h.fetch_work().await.is_none());
-    assert!(h.fetch_work_tagged(&TagFilter::tags(["gpu"])).await.is_some());
+    assert!(h.next_work().await.is_none());
+    assert!(h.next_work_tagged(&TagFilter::tags(["gpu"])).await.is_some());
 }
 
 async fn a_tag_is_kept_by_an_orchestration_ack(h: Harness) {
-    let turn = Turn::beginning("i", 1).activity(activity_tagged("i", 2, "gpu")).activity(activity("i", 3));
+    let turn =
+        TurnDraft::beginning("i", 1).activity(activity_tagged("i", 2, "gpu")).activity(activity("i", 3));
     h.begin("i", turn).await;
     assert_eq!(drain(&h, &TagFilter::DefaultOnly).await, [3]);
-    let work = h.fetch_work_tagged(&TagFilter::tags(["gpu"])).await.unwrap();
+    let work = h.next_work_tagged(&TagFilter::tags(["gpu"])).await.unwrap();
     assert_eq!(work.item, activity_tagged("i", 2, "gpu"));
 }
 
@@ -117,8 +118,8 @@ async fn disjoint_filters_split_the_queue(h: Harness) {
 
 async fn overlapping_and_superset_filters_take_what_is_left(h: Harness) {
     mixed_queue(&h).await;
-    let first = h.fetch_work_tagged(&TagFilter::tags(["gpu", "tpu"])).await.unwrap();
-    assert_eq!(first.id(), 2);
+    let first = h.next_work_tagged(&TagFilter::tags(["gpu", "tpu"])).await.unwrap();
+    assert_eq!(first.activity_id(), 2);
     assert_eq!(drain(&h, &TagFilter::default_and(["tpu"])).await, [1, 3, 4]);
     assert_eq!(drain(&h, &TagFilter::default_and(["gpu", "tpu"])).await, [5]);
 }
@@ -134,7 +135,7 @@ async fn odd_tags_match_exactly(h: Harness) {
 
 async fn a_tagged_activity_in_a_session_needs_both(h: Harness) {
     h.queue(activity_of("i", 1, Some("s"), Some("gpu"))).await;
-    assert!(h.fetch_work_tagged(&TagFilter::Any).await.is_none());
-    assert!(h.fetch_work_as("w", secs(60)).await.is_none());
+    assert!(h.next_work_tagged(&TagFilter::Any).await.is_none());
+    assert!(h.next_work_as("w", secs(60)).await.is_none());
     assert_eq!(h.activities_waiting().await, 1);
 }

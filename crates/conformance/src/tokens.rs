@@ -1,13 +1,14 @@
-//! The fencing table: every method that takes a lock token, with every kind of token. All that can be seen of the store
+//! The fencing table: every verb that takes a lock token, with every kind of token. All that can be seen of the store
 //! is compared before and after.
 
-use everturn_provider::{LockKind, LockRenewal, Provider, ProviderError, Stamp};
+use everturn_provider::ProviderError;
+use everturn_provider::store::{LockKind, LockRenewal, Renewal, Stamp};
 
 use crate::events;
-use crate::harness::{Harness, LOCK, PAST_LOCK, lock_lost, secs};
+use crate::harness::{Harness, LOCK, PAST_LOCK, expect_lock_lost, secs};
 use crate::image::{image, image_of_instances};
 use crate::items::{activity, activity_completed, signal, start};
-use crate::turn::Turn;
+use crate::turn_draft::TurnDraft;
 
 cases! { $ tokens as tokens_cases:
     the_right_token_is_accepted_and_changes_its_own_instance_only,
@@ -21,138 +22,169 @@ cases! { $ tokens as tokens_cases:
     tokens_cannot_be_guessed_from_each_other,
 }
 
-/// A method that takes a lock token.
+/// A call with a lock token: of a verb of the store, or of a plain verb.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Method {
-    AckOrchestrationItem,
+enum TokenUse {
     CommitTurn,
+    CommitTurnWithStamp,
+    AckOrchestrationItem,
+    AbandonTurn,
+    AbandonTurnWithDelayAndRefund,
     AbandonOrchestrationItem,
-    AbandonOrchestrationItemWithDelayAndRefund,
+    RenewTurn,
+    RenewTurnAmongOthers,
     RenewOrchestrationItemLock,
-    RenewLocksOrchestration,
+    EndWork,
+    EndWorkSilently,
     AckWorkItem,
-    AckWorkItemSilently,
+    AbandonWork,
+    AbandonWorkWithDelayAndRefund,
     AbandonWorkItem,
-    AbandonWorkItemWithDelayAndRefund,
+    RenewWork,
+    RenewWorkAmongOthers,
     RenewWorkItemLock,
-    RenewLocksWorkItem,
 }
 
-use Method::*;
+use TokenUse::*;
 
-const METHODS: [Method; 12] = [
-    AckOrchestrationItem,
+const TURN_TOKEN_USES: [TokenUse; 9] = [
     CommitTurn,
+    CommitTurnWithStamp,
+    AckOrchestrationItem,
+    AbandonTurn,
+    AbandonTurnWithDelayAndRefund,
     AbandonOrchestrationItem,
-    AbandonOrchestrationItemWithDelayAndRefund,
+    RenewTurn,
+    RenewTurnAmongOthers,
     RenewOrchestrationItemLock,
-    RenewLocksOrchestration,
-    AckWorkItem,
-    AckWorkItemSilently,
-    AbandonWorkItem,
-    AbandonWorkItemWithDelayAndRefund,
-    RenewWorkItemLock,
-    RenewLocksWorkItem,
 ];
 
-impl Method {
+const WORK_TOKEN_USES: [TokenUse; 9] = [
+    EndWork,
+    EndWorkSilently,
+    AckWorkItem,
+    AbandonWork,
+    AbandonWorkWithDelayAndRefund,
+    AbandonWorkItem,
+    RenewWork,
+    RenewWorkAmongOthers,
+    RenewWorkItemLock,
+];
+
+const RENEWALS_OF_TURNS: [TokenUse; 3] = [RenewTurn, RenewTurnAmongOthers, RenewOrchestrationItemLock];
+const RENEWALS_OF_WORK: [TokenUse; 3] = [RenewWork, RenewWorkAmongOthers, RenewWorkItemLock];
+
+fn all_uses() -> impl Iterator<Item = TokenUse> {
+    TURN_TOKEN_USES.into_iter().chain(WORK_TOKEN_USES)
+}
+
+impl TokenUse {
     fn takes_work_token(self) -> bool {
-        matches!(
-            self,
-            AckWorkItem
-                | AckWorkItemSilently
-                | AbandonWorkItem
-                | AbandonWorkItemWithDelayAndRefund
-                | RenewWorkItemLock
-                | RenewLocksWorkItem
-        )
+        WORK_TOKEN_USES.contains(&self)
     }
 
-    async fn call(self, provider: &dyn Provider, held: &Held, token: &str) -> Result<(), ProviderError> {
-        let turn = Turn::of(&held.instance, 1)
+    async fn call(self, h: &Harness, instance: &str, token: &str) -> Result<(), ProviderError> {
+        let plain = h.provider();
+        let turn = TurnDraft::of(instance, 1)
             .event(3, events::custom_status(Some("changed")))
             .event(4, events::kv_set("k", "changed"))
-            .activity(activity(&held.instance, 4))
-            .message(signal(&held.instance, "sent"))
+            .activity(activity(instance, 4))
+            .message(signal(instance, "sent"))
             .cancelling(2);
-        let completion = activity_completed(&held.instance, 2);
+        let completion = Some(activity_completed(instance, 2));
+        let (delay, longer) = (Some(secs(500)), secs(500));
         match self {
-            AckOrchestrationItem => turn.ack(provider, token).await,
-            CommitTurn => provider.commit_turn(&turn.commit(token, None, Stamp(7))).await,
-            AbandonOrchestrationItem => provider.abandon_orchestration_item(token, None, false).await,
-            AbandonOrchestrationItemWithDelayAndRefund => {
-                provider.abandon_orchestration_item(token, Some(secs(500)), true).await
-            }
-            RenewOrchestrationItemLock => provider.renew_orchestration_item_lock(token, secs(500)).await,
-            RenewLocksOrchestration => renew(provider, LockKind::Orchestration, token).await,
-            AckWorkItem => provider.ack_work_item(token, Some(completion)).await,
-            AckWorkItemSilently => provider.ack_work_item(token, None).await,
-            AbandonWorkItem => provider.abandon_work_item(token, None, false).await,
-            AbandonWorkItemWithDelayAndRefund => {
-                provider.abandon_work_item(token, Some(secs(500)), true).await
-            }
-            RenewWorkItemLock => provider.renew_work_item_lock(token, secs(500)).await,
-            RenewLocksWorkItem => renew(provider, LockKind::WorkItem, token).await,
+            CommitTurn => turn.commit(h, token).await,
+            CommitTurnWithStamp => h.commit_turn(&turn.into_commit(token, None, Stamp(7))).await,
+            AckOrchestrationItem => turn.ack(plain, token).await,
+            AbandonTurn => h.release_turn(token, None, false).await,
+            AbandonTurnWithDelayAndRefund => h.release_turn(token, delay, true).await,
+            AbandonOrchestrationItem => plain.abandon_orchestration_item(token, delay, true).await,
+            RenewTurn => h.renew_turn(token, longer).await,
+            RenewTurnAmongOthers => renew_among_others(h, LockKind::Orchestration, token).await,
+            RenewOrchestrationItemLock => plain.renew_orchestration_item_lock(token, longer).await,
+            EndWork => h.end_work(token, completion).await,
+            EndWorkSilently => h.end_work(token, None).await,
+            AckWorkItem => plain.ack_work_item(token, completion).await,
+            AbandonWork => h.release_work(token, None, false).await,
+            AbandonWorkWithDelayAndRefund => h.release_work(token, delay, true).await,
+            AbandonWorkItem => plain.abandon_work_item(token, delay, true).await,
+            RenewWork => h.renew_work(token, longer).await,
+            RenewWorkAmongOthers => renew_among_others(h, LockKind::WorkItem, token).await,
+            RenewWorkItemLock => plain.renew_work_item_lock(token, longer).await,
         }
     }
 }
 
-async fn renew(provider: &dyn Provider, kind: LockKind, token: &str) -> Result<(), ProviderError> {
-    let renewal = LockRenewal { kind, token: token.to_owned(), extend_for: secs(500) };
-    let mut answers = provider.renew_locks(&[renewal]).await;
-    assert_eq!(answers.len(), 1, "one answer each");
-    answers.remove(0)
+/// Renews a lock together with two that were never issued.
+async fn renew_among_others(h: &Harness, kind: LockKind, token: &str) -> Result<(), ProviderError> {
+    let renewal = |token: &str| LockRenewal { kind, token: token.to_owned(), extend_for: secs(500) };
+    let locks = vec![renewal("never issued"), renewal(token), renewal("never issued either")];
+    let [first, answer, last] =
+        <[_; 3]>::try_from(h.renew(&Renewal::of_locks(locks)).await?.locks).expect("one answer per lock");
+    expect_lock_lost(first);
+    expect_lock_lost(last);
+    answer
 }
 
-/// An instance with a turn and an activity under way, for one method to be tried on.
-struct Held {
-    method: Method,
+/// An instance with a turn and an activity under way, for one use of a token to be tried on.
+struct HeldInstance {
+    token_use: TokenUse,
     instance: String,
     turn_token: String,
     work_token: String,
 }
 
-impl Held {
+impl HeldInstance {
     fn token(&self) -> &str {
-        if self.method.takes_work_token() { &self.work_token } else { &self.turn_token }
+        if self.token_use.takes_work_token() { &self.work_token } else { &self.turn_token }
     }
 
     fn token_of_the_other_kind(&self) -> &str {
-        if self.method.takes_work_token() { &self.turn_token } else { &self.work_token }
+        if self.token_use.takes_work_token() { &self.turn_token } else { &self.work_token }
     }
 
-    /// Calls the method with a token that must not work, and compares all that can be seen.
+    /// Makes the call with a token that must not work, and compares all that can be seen.
     async fn assert_refused(&self, h: &Harness, token: &str) {
-        let method = self.method;
-        let everybody = METHODS.map(|method| format!("{method:?}"));
-        let everybody = everybody.each_ref().map(String::as_str);
-        let before = image(h, &everybody).await;
-        let answer = method.call(&**h, self, token).await;
-        assert!(answer.is_err(), "{method:?} took a token it must refuse");
-        lock_lost(answer);
-        assert_eq!(image(h, &everybody).await, before, "{method:?} changed something");
+        let token_use = self.token_use;
+        let instances: Vec<String> = all_uses().map(|token_use| format!("{token_use:?}")).collect();
+        let instances: Vec<&str> = instances.iter().map(String::as_str).collect();
+        let before = image(h, &instances).await;
+        let answer = token_use.call(h, &self.instance, token).await;
+        assert!(answer.is_err(), "{token_use:?} took a token it must refuse");
+        expect_lock_lost(answer);
+        assert_eq!(image(h, &instances).await, before, "{token_use:?} changed something");
     }
 
-    /// The holders of both locks can still do their work: nobody else's call took anything from them.
+    /// The holders of both locks can still do their work: no refused call took anything from them.
     async fn assert_unharmed(&self, h: &Harness) {
         let completion = activity_completed(&self.instance, 2);
-        h.ack_work_item(&self.work_token, Some(completion)).await.unwrap();
-        Turn::of(&self.instance, 1).event(9, events::scheduled()).ack(&**h, &self.turn_token).await.unwrap();
+        h.end_work(&self.work_token, Some(completion)).await.unwrap();
+        TurnDraft::of(&self.instance, 1)
+            .event(9, events::scheduled())
+            .commit(h, &self.turn_token)
+            .await
+            .unwrap();
         assert_eq!(h.event_ids(&self.instance).await, [1, 9]);
-        assert_eq!(h.get_custom_status(&self.instance, 0).await.unwrap(), None);
+        assert_eq!(h.read_custom_status(&self.instance, 0).await.unwrap(), None);
     }
 }
 
-/// One held instance for each method.
-async fn held(h: &Harness) -> Vec<Held> {
+/// One held instance for each use of a token.
+async fn held(h: &Harness) -> Vec<HeldInstance> {
     let mut all = Vec::new();
-    for method in METHODS {
-        let instance = format!("{method:?}");
-        h.begin(&instance, Turn::beginning(&instance, 1).activity(activity(&instance, 2))).await;
+    for token_use in all_uses() {
+        let instance = format!("{token_use:?}");
+        h.begin(&instance, TurnDraft::beginning(&instance, 1).activity(activity(&instance, 2))).await;
         let work = h.fetched_work().await;
         h.send(signal(&instance, "go")).await;
-        let turn = h.fetched().await;
-        all.push(Held { method, instance, turn_token: turn.token, work_token: work.token });
+        let turn = h.fetched_turn().await;
+        all.push(HeldInstance {
+            token_use,
+            instance,
+            turn_token: turn.lock_token,
+            work_token: work.lock_token,
+        });
     }
     all
 }
@@ -160,38 +192,35 @@ async fn held(h: &Harness) -> Vec<Held> {
 async fn the_right_token_is_accepted_and_changes_its_own_instance_only(h: Harness) {
     let all = held(&h).await;
     for held in &all {
-        let method = held.method;
+        let token_use = held.token_use;
         let others: Vec<&str> =
             all.iter().map(|held| &*held.instance).filter(|id| *id != held.instance).collect();
         let before = (image_of_instances(&h, &others).await, image(&h, &[&held.instance]).await);
-        let answer = method.call(&*h, held, held.token()).await;
-        assert!(answer.is_ok(), "{method:?}: {answer:?}");
-        assert_eq!(image_of_instances(&h, &others).await, before.0, "{method:?} changed another instance");
-        let is_renewal = matches!(
-            method,
-            RenewOrchestrationItemLock | RenewLocksOrchestration | RenewWorkItemLock | RenewLocksWorkItem
-        );
+        let answer = token_use.call(&h, &held.instance, held.token()).await;
+        assert!(answer.is_ok(), "{token_use:?}: {answer:?}");
+        assert_eq!(image_of_instances(&h, &others).await, before.0, "{token_use:?} changed another instance");
+        let is_renewal = RENEWALS_OF_TURNS.contains(&token_use) || RENEWALS_OF_WORK.contains(&token_use);
         // An activity that ended silently leaves no trace; a renewal is seen when the lock would have expired.
-        let leaves_no_trace = is_renewal || method == AckWorkItemSilently;
+        let leaves_no_trace = is_renewal || token_use == EndWorkSilently;
         let after = image(&h, &[&held.instance]).await;
-        assert_eq!(after == before.1, leaves_no_trace, "{method:?} from\n{}to\n{after}", before.1);
+        assert_eq!(after == before.1, leaves_no_trace, "{token_use:?} from\n{}to\n{after}", before.1);
     }
     h.pass(PAST_LOCK);
     let mut turns = Vec::new();
-    while let Some(fetched) = h.fetch().await {
+    while let Some(fetched) = h.next_turn().await {
         turns.push(fetched.item.instance);
     }
     let mut works = Vec::new();
-    while let Some(work) = h.fetch_work().await {
+    while let Some(work) = h.next_work().await {
         works.push(work.item.instance().to_owned());
     }
-    for renewed in [RenewOrchestrationItemLock, RenewLocksOrchestration] {
+    for renewed in RENEWALS_OF_TURNS {
         assert!(!turns.contains(&format!("{renewed:?}")), "{renewed:?} extended the lock: {turns:?}");
     }
-    for renewed in [RenewWorkItemLock, RenewLocksWorkItem] {
+    for renewed in RENEWALS_OF_WORK {
         assert!(!works.contains(&format!("{renewed:?}")), "{renewed:?} extended the lock: {works:?}");
     }
-    assert!(!works.contains(&format!("{AckWorkItemSilently:?}")), "the activity is gone: {works:?}");
+    assert!(!works.contains(&format!("{EndWorkSilently:?}")), "the activity is gone: {works:?}");
 }
 
 async fn an_expired_token_is_refused(h: Harness) {
@@ -201,8 +230,8 @@ async fn an_expired_token_is_refused(h: Harness) {
         held.assert_refused(&h, held.token()).await;
     }
     for _ in &all {
-        assert_eq!(h.fetched().await.attempts, 2, "neither refunded nor delayed nor locked");
-        assert_eq!(h.fetched_work().await.attempts, 2, "neither refunded nor delayed nor locked");
+        assert_eq!(h.fetched_turn().await.attempt_count, 2, "neither refunded nor delayed nor locked");
+        assert_eq!(h.fetched_work().await.attempt_count, 2, "neither refunded nor delayed nor locked");
     }
 }
 
@@ -215,8 +244,8 @@ async fn a_token_of_the_other_kind_is_refused(h: Harness) {
 
 async fn a_token_used_for_an_ack_is_refused(h: Harness) {
     for held in held(&h).await {
-        h.ack_work_item(&held.work_token, None).await.unwrap();
-        Turn::of(&held.instance, 1).ack(&*h, &held.turn_token).await.unwrap();
+        h.end_work(&held.work_token, None).await.unwrap();
+        TurnDraft::of(&held.instance, 1).commit(&h, &held.turn_token).await.unwrap();
         held.assert_refused(&h, held.token()).await;
     }
 }
@@ -224,8 +253,8 @@ async fn a_token_used_for_an_ack_is_refused(h: Harness) {
 async fn a_token_used_for_an_abandon_is_refused(h: Harness) {
     let all = held(&h).await;
     for held in &all {
-        h.abandon_work_item(&held.work_token, None, false).await.unwrap();
-        h.abandon_orchestration_item(&held.turn_token, None, false).await.unwrap();
+        h.release_work(&held.work_token, None, false).await.unwrap();
+        h.release_turn(&held.turn_token, None, false).await.unwrap();
     }
     for held in &all {
         held.assert_refused(&h, held.token()).await;
@@ -246,23 +275,23 @@ async fn the_token_of_a_holder_who_was_replaced_is_refused(h: Harness) {
     h.pass(PAST_LOCK);
     let mut replaced = Vec::new();
     for held in all {
-        let (turn, work) = (h.fetched().await, h.fetched_work().await);
+        let (turn, work) = (h.fetched_turn().await, h.fetched_work().await);
         assert_eq!((turn.item.instance.as_str(), work.item.instance()), (&*held.instance, &*held.instance));
-        replaced.push((held, turn.token, work.token));
+        replaced.push((held, turn.lock_token, work.lock_token));
     }
     for (held, turn_token, work_token) in replaced {
         held.assert_refused(&h, held.token()).await;
-        Held { turn_token, work_token, ..held }.assert_unharmed(&h).await;
+        HeldInstance { turn_token, work_token, ..held }.assert_unharmed(&h).await;
     }
 }
 
 async fn the_token_of_another_instance_acks_only_that_instance(h: Harness) {
     h.send(start("a")).await;
     h.send(start("b")).await;
-    let (a, b) = (h.fetched().await, h.fetched().await);
-    Turn::beginning("a", 1).ack(&*h, &a.token).await.unwrap();
-    assert!(h.fetch().await.is_none(), "b is still locked");
-    Turn::beginning("b", 1).ack(&*h, &b.token).await.unwrap();
+    let (a, b) = (h.fetched_turn().await, h.fetched_turn().await);
+    TurnDraft::beginning("a", 1).commit(&h, &a.lock_token).await.unwrap();
+    assert!(h.next_turn().await.is_none(), "b is still locked");
+    TurnDraft::beginning("b", 1).commit(&h, &b.lock_token).await.unwrap();
     assert_eq!((h.event_ids("a").await, h.event_ids("b").await), (vec![1], vec![1]));
 }
 
@@ -270,11 +299,11 @@ async fn tokens_cannot_be_guessed_from_each_other(h: Harness) {
     let mut tokens = Vec::new();
     for n in 0..20 {
         h.queue(activity("i", n)).await;
-        tokens.push(h.fetched_work().await.token);
+        tokens.push(h.fetched_work().await.lock_token);
         h.send(start(&format!("i{n}"))).await;
-        let fetched = h.fetched().await;
-        tokens.push(fetched.token.clone());
-        h.renew_orchestration_item_lock(&fetched.token, LOCK).await.unwrap();
+        let fetched = h.fetched_turn().await;
+        tokens.push(fetched.lock_token.clone());
+        h.renew_turn(&fetched.lock_token, LOCK).await.unwrap();
     }
     assert!(tokens.iter().all(|token| token.len() >= 16), "a token is long and random: {tokens:?}");
     let issued = tokens.len();

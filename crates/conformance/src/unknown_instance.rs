@@ -6,7 +6,7 @@ use crate::items::{
     NAME, VERSION, activity_completed, cancel, child_completed, continue_as_new, queue_message, signal,
     start, timer,
 };
-use crate::turn::Turn;
+use crate::turn_draft::TurnDraft;
 
 cases! { $ unknown_instance as unknown_instance_cases:
     queue_messages_for_it_vanish,
@@ -27,46 +27,46 @@ cases! { $ unknown_instance as unknown_instance_cases:
 async fn queue_messages_for_it_vanish(h: Harness) {
     h.send(queue_message("ghost", "a")).await;
     h.send(queue_message("ghost", "b")).await;
-    assert!(h.fetch().await.is_none());
+    assert!(h.next_turn().await.is_none());
     assert_eq!(h.messages_waiting().await, 0);
     h.send(start("ghost")).await;
-    assert_eq!(h.fetched().await.item.messages, [start("ghost")]);
+    assert_eq!(h.fetched_turn().await.item.messages, [start("ghost")]);
 }
 
 async fn queue_messages_for_an_existing_instance_are_delivered(h: Harness) {
     h.create("i").await;
     h.send(queue_message("i", "a")).await;
-    assert_eq!(h.fetched().await.item.messages, [queue_message("i", "a")]);
+    assert_eq!(h.fetched_turn().await.item.messages, [queue_message("i", "a")]);
 }
 
 async fn queue_messages_stay_while_the_start_is_hidden(h: Harness) {
     h.send_later(start("i"), secs(5)).await;
     h.send(queue_message("i", "a")).await;
-    assert!(h.fetch().await.is_none());
+    assert!(h.next_turn().await.is_none());
     assert_eq!(h.messages_waiting().await, 2);
     h.pass(secs(6));
-    assert_eq!(h.fetched().await.item.messages, [start("i"), queue_message("i", "a")]);
+    assert_eq!(h.fetched_turn().await.item.messages, [start("i"), queue_message("i", "a")]);
 }
 
 async fn queue_messages_stay_while_a_successors_start_is_hidden(h: Harness) {
     h.send_later(continue_as_new("i"), secs(5)).await;
     h.send(queue_message("i", "a")).await;
-    assert!(h.fetch().await.is_none());
+    assert!(h.next_turn().await.is_none());
     h.pass(secs(6));
-    assert_eq!(h.fetched().await.item.messages, [continue_as_new("i"), queue_message("i", "a")]);
+    assert_eq!(h.fetched_turn().await.item.messages, [continue_as_new("i"), queue_message("i", "a")]);
 }
 
 async fn queue_messages_come_with_the_start_that_follows_them(h: Harness) {
     h.send(queue_message("i", "a")).await;
     h.send(start("i")).await;
-    assert_eq!(h.fetched().await.item.messages, [queue_message("i", "a"), start("i")]);
+    assert_eq!(h.fetched_turn().await.item.messages, [queue_message("i", "a"), start("i")]);
 }
 
 async fn vanishing_queue_messages_do_not_hide_the_next_instance(h: Harness) {
     h.send(queue_message("ghost 1", "a")).await;
     h.send(queue_message("ghost 2", "a")).await;
     h.send(start("i")).await;
-    assert_eq!(h.fetched().await.item.instance, "i");
+    assert_eq!(h.fetched_turn().await.item.instance, "i");
     assert_eq!(h.messages_waiting().await, 0);
 }
 
@@ -77,23 +77,23 @@ async fn messages_without_a_start_stay_queued_and_starve_nobody(h: Harness) {
     h.send(timer("ghost 4", 2, 0)).await;
     h.send(child_completed("ghost 5")).await;
     h.send(start("i")).await;
-    let fetched = h.fetched().await;
+    let fetched = h.fetched_turn().await;
     assert_eq!(fetched.item.instance, "i");
-    assert!(h.fetch().await.is_none());
-    Turn::beginning("i", 1).ack(&*h, &fetched.token).await.unwrap();
+    assert!(h.next_turn().await.is_none());
+    TurnDraft::beginning("i", 1).commit(&h, &fetched.lock_token).await.unwrap();
     h.send(signal("i", "later")).await;
-    assert_eq!(h.fetched().await.item.instance, "i");
+    assert_eq!(h.fetched_turn().await.item.instance, "i");
     assert_eq!(h.messages_waiting().await, 5);
 }
 
 async fn a_thousand_messages_without_a_start_starve_nobody(h: Harness) {
     let senders: Vec<_> = (0..100)
         .map(|sender| {
-            let provider = h.provider();
+            let store = h.store();
             tokio::spawn(async move {
                 for _ in 0..10 {
                     let message = signal(&format!("ghost {sender}"), "a");
-                    provider.enqueue_for_orchestrator(message, None).await.unwrap();
+                    store.enqueue(message, None).await.unwrap();
                 }
             })
         })
@@ -102,23 +102,23 @@ async fn a_thousand_messages_without_a_start_starve_nobody(h: Harness) {
         sender.await.unwrap();
     }
     h.send(start("i")).await;
-    assert_eq!(h.fetched().await.item.instance, "i");
+    assert_eq!(h.fetched_turn().await.item.instance, "i");
 }
 
 async fn messages_without_a_start_come_with_it_in_the_end(h: Harness) {
     h.send(cancel("i")).await;
     h.send(signal("i", "a")).await;
-    assert!(h.fetch().await.is_none());
+    assert!(h.next_turn().await.is_none());
     h.send(start("i")).await;
-    let fetched = h.fetched().await;
+    let fetched = h.fetched_turn().await;
     assert_eq!(fetched.item.messages, [cancel("i"), signal("i", "a"), start("i")]);
     assert_eq!(fetched.item.orchestration_name, NAME);
-    assert_eq!(fetched.attempts, 1, "passing a message over is not an attempt");
+    assert_eq!(fetched.attempt_count, 1, "passing a message over is not an attempt");
 }
 
 async fn name_and_version_come_from_a_continue_as_new_message(h: Harness) {
     h.send(continue_as_new("i")).await;
-    let item = h.fetched().await.item;
+    let item = h.fetched_turn().await.item;
     assert_eq!(item.orchestration_name, NAME);
     assert_eq!(item.version, VERSION);
     assert_eq!(item.execution_id, 1);
@@ -126,9 +126,9 @@ async fn name_and_version_come_from_a_continue_as_new_message(h: Harness) {
 }
 
 async fn name_and_version_come_from_the_history(h: Harness) {
-    h.begin("i", Turn::of("i", 1).event(1, events::started_as("Recorded", "4.5.6"))).await;
+    h.begin("i", TurnDraft::of("i", 1).event(1, events::started_as("Recorded", "4.5.6"))).await;
     h.send(queue_message("i", "a")).await;
-    let item = h.fetched().await.item;
+    let item = h.fetched_turn().await.item;
     assert_eq!(item.orchestration_name, "Recorded");
     assert_eq!(item.version, "4.5.6");
     assert_eq!(item.execution_id, 1);
@@ -137,16 +137,16 @@ async fn name_and_version_come_from_the_history(h: Harness) {
 }
 
 async fn an_ack_without_name_stores_history_but_no_instance(h: Harness) {
-    h.begin("i", Turn::of("i", 1).event(1, events::started())).await;
+    h.begin("i", TurnDraft::of("i", 1).event(1, events::started())).await;
     assert!(h.admin().list_instances().await.unwrap().is_empty());
     assert_eq!(h.event_ids("i").await, [1]);
-    assert_eq!(h.read_with_execution("i", 1).await.unwrap().len(), 1);
+    assert_eq!(h.history_of("i", 1).await.unwrap().len(), 1);
     assert_eq!(h.admin().list_executions("i").await.unwrap(), [1]);
 }
 
 async fn a_later_ack_with_a_name_makes_the_instance(h: Harness) {
-    h.begin("i", Turn::of("i", 1).event(1, events::started())).await;
-    h.turn("i", Turn::of("i", 1).event(2, events::signalled("go")).named(NAME, VERSION)).await;
+    h.begin("i", TurnDraft::of("i", 1).event(1, events::started())).await;
+    h.turn("i", TurnDraft::of("i", 1).event(2, events::signalled("go")).named(NAME, VERSION)).await;
     assert_eq!(h.admin().list_instances().await.unwrap(), ["i"]);
     assert_eq!(h.admin().get_instance_info("i").await.unwrap().current_execution_id, 1);
     assert_eq!(h.event_ids("i").await, [1, 2]);

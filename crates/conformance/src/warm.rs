@@ -6,13 +6,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use everturn_provider::{FetchedTurn, LentInstance, ProviderError, Stamp, WarmView};
+use everturn_provider::ProviderError;
+use everturn_provider::store::{FetchedTurn, LentInstance, Stamp, TurnFetch, WarmView};
 
 use crate::events;
-use crate::harness::{Harness, LOCK, lock_lost, permanent_refusal, secs};
+use crate::harness::{Harness, LOCK, custom_status, expect_lock_lost, expect_permanent_error, secs};
 use crate::image::image;
 use crate::items::{NAME, VERSION, activity, signal, start};
-use crate::turn::{Turn, checking_in};
+use crate::turn_draft::{TurnDraft, checking_in};
 use crate::waiting::keeps_waiting;
 
 cases! { $ warm as warm_cases:
@@ -33,16 +34,17 @@ cases! { $ warm as warm_cases:
     a_dropped_fetch_gives_the_lent_instance_back,
     a_successor_begins_without_a_stamp_of_its_own,
     fetch_turn_waits_filters_and_counts_like_the_plain_fetch,
+    every_instance_of_a_batch_is_warm_or_has_its_history,
 }
 
 /// What a runtime keeps in memory, and what it was asked for.
 #[derive(Default)]
-struct Shelf {
+struct WarmShelf {
     kept: Mutex<HashMap<String, (u64, Stamp)>>,
     asked: Mutex<Vec<(String, u64, Stamp)>>,
 }
 
-impl Shelf {
+impl WarmShelf {
     fn keep(&self, instance: &str, execution_id: u64, stamp: Stamp) {
         self.kept.lock().unwrap().insert(instance.to_owned(), (execution_id, stamp));
     }
@@ -56,81 +58,91 @@ impl Shelf {
     }
 }
 
-/// The view a provider is given.
-struct ShelfView(Arc<Shelf>);
+/// The view a store is given.
+struct WarmShelfView(Arc<WarmShelf>);
 
 /// A copy on loan; back on the shelf when it is dropped.
-struct Lent {
-    shelf: Arc<Shelf>,
+struct LentCopy {
+    shelf: Arc<WarmShelf>,
     instance: String,
     execution_id: u64,
     stamp: Stamp,
 }
 
-impl Drop for Lent {
+impl Drop for LentCopy {
     fn drop(&mut self) {
         self.shelf.keep(&self.instance, self.execution_id, self.stamp);
     }
 }
 
-impl WarmView for ShelfView {
+impl WarmView for WarmShelfView {
     fn lend(&self, instance: &str, execution_id: u64, stamp: Stamp) -> Option<LentInstance> {
         self.0.asked.lock().unwrap().push((instance.to_owned(), execution_id, stamp));
         let kept = self.0.kept.lock().unwrap().remove(instance)?;
         (kept == (execution_id, stamp)).then(|| {
             let shelf = Arc::clone(&self.0);
-            LentInstance::new(Lent { shelf, instance: instance.to_owned(), execution_id, stamp })
+            LentInstance::new(LentCopy { shelf, instance: instance.to_owned(), execution_id, stamp })
         })
     }
 }
 
-async fn fetch_turn(h: &Harness, shelf: &Arc<Shelf>) -> FetchedTurn {
-    let view = Arc::new(ShelfView(Arc::clone(shelf)));
-    h.fetch_turn(LOCK, Duration::ZERO, None, view).await.unwrap().expect("there is an instance to fetch")
+/// Asks for a turn and lends the shelf, if the store can use it.
+fn fetch_with(h: &Harness, shelf: &Arc<WarmShelf>, poll_timeout: Duration) -> TurnFetch {
+    let fetch = TurnFetch::new(LOCK, poll_timeout);
+    if h.keeps_instances_warm() { fetch.with_warm(Arc::new(WarmShelfView(Arc::clone(shelf)))) } else { fetch }
+}
+
+async fn fetch_warm(h: &Harness, shelf: &Arc<WarmShelf>) -> FetchedTurn {
+    let fetch = fetch_with(h, shelf, Duration::ZERO);
+    h.fetch_turn(&fetch).await.unwrap().expect("there is an instance to fetch")
 }
 
 /// A running instance that bears this stamp, with a message waiting.
 async fn stamped(h: &Harness, instance: &str, stamp: Stamp) {
     h.send(start(instance)).await;
-    let fetched = h.fetched().await;
-    h.commit_turn(&Turn::beginning(instance, 1).commit(&fetched.token, None, stamp)).await.unwrap();
+    let fetched = h.fetched_turn().await;
+    h.commit_turn(&TurnDraft::beginning(instance, 1).into_commit(&fetched.lock_token, None, stamp))
+        .await
+        .unwrap();
     h.send(signal(instance, "go")).await;
 }
 
 async fn a_first_turn_is_cold_and_has_no_stamp(h: Harness) {
     h.send(start("i")).await;
     let shelf = Arc::default();
-    let turn = fetch_turn(&h, &shelf).await;
+    let turn = fetch_warm(&h, &shelf).await;
     assert!(turn.warm.is_none());
     assert_eq!(turn.stamp, None);
     assert_eq!((turn.item.instance.as_str(), turn.item.messages.as_slice()), ("i", &[start("i")][..]));
     assert_eq!(turn.attempt_count, 1);
     assert!(shelf.asked().is_empty());
-    Turn::beginning("i", 1).ack(&*h, &turn.lock_token).await.unwrap();
+    TurnDraft::beginning("i", 1).commit(&h, &turn.lock_token).await.unwrap();
 }
 
 async fn a_cold_turn_comes_with_its_history_and_stamp(h: Harness) {
     stamped(&h, "i", Stamp(11)).await;
-    let turn = fetch_turn(&h, &Arc::default()).await;
+    let turn = fetch_warm(&h, &Arc::default()).await;
     assert!(turn.warm.is_none());
-    assert_eq!(turn.item.history, h.read("i").await.unwrap());
-    if h.factory().keeps_stamps() {
+    assert_eq!(turn.item.history, h.history("i").await.unwrap());
+    if h.keeps_instances_warm() {
         assert_eq!(turn.stamp, Some(Stamp(11)));
     }
 }
 
 async fn a_warm_turn_comes_without_history(h: Harness) {
-    if !h.factory().keeps_stamps() {
+    if !h.keeps_instances_warm() {
         return;
     }
-    let turn = Turn::beginning("i", 1).event(2, events::kv_set("k", "v")).continuing_as_new(3);
+    let turn = TurnDraft::beginning("i", 1).event(2, events::kv_set("k", "v")).continuing_as_new(3);
     h.begin("i", turn).await;
-    let fetched = h.fetched().await;
-    h.commit_turn(&Turn::beginning("i", 2).commit(&fetched.token, None, Stamp(11))).await.unwrap();
+    let fetched = h.fetched_turn().await;
+    h.commit_turn(&TurnDraft::beginning("i", 2).into_commit(&fetched.lock_token, None, Stamp(11)))
+        .await
+        .unwrap();
     h.send(signal("i", "go")).await;
-    let shelf: Arc<Shelf> = Arc::default();
+    let shelf: Arc<WarmShelf> = Arc::default();
     shelf.keep("i", 2, Stamp(11));
-    let turn = fetch_turn(&h, &shelf).await;
+    let turn = fetch_warm(&h, &shelf).await;
     assert_eq!(turn.item.history, []);
     assert!(turn.item.kv_snapshot.is_empty());
     assert_eq!(turn.item.messages, [signal("i", "go")]);
@@ -138,34 +150,36 @@ async fn a_warm_turn_comes_without_history(h: Harness) {
     assert_eq!((turn.item.execution_id, turn.item.history_error), (2, None));
     assert_eq!(turn.stamp, Some(Stamp(11)));
     assert_eq!(shelf.asked(), [("i".to_owned(), 2, Stamp(11))]);
-    let lent = turn.warm.expect("the instance is warm").take::<Lent>().expect("what the shelf lent");
+    let lent = turn.warm.expect("the instance is warm").take::<LentCopy>().expect("what the shelf lent");
     assert_eq!((lent.instance.as_str(), lent.execution_id, lent.stamp), ("i", 2, Stamp(11)));
 }
 
 async fn a_copy_at_another_stamp_is_not_lent(h: Harness) {
     stamped(&h, "i", Stamp(11)).await;
-    let shelf: Arc<Shelf> = Arc::default();
+    let shelf: Arc<WarmShelf> = Arc::default();
     shelf.keep("i", 1, Stamp(10));
-    let turn = fetch_turn(&h, &shelf).await;
+    let turn = fetch_warm(&h, &shelf).await;
     assert!(turn.warm.is_none());
     assert_eq!(turn.item.history.len(), 1);
 }
 
 async fn only_the_assigned_instance_is_asked_for(h: Harness) {
-    if !h.factory().keeps_stamps() {
+    if !h.keeps_instances_warm() {
         return;
     }
     for (instance, stamp) in [("a", Stamp(1)), ("b", Stamp(2))] {
-        h.begin(instance, Turn::beginning(instance, 1)).await;
+        h.begin(instance, TurnDraft::beginning(instance, 1)).await;
         h.send(signal(instance, "stamp")).await;
-        let fetched = h.fetched().await;
-        h.commit_turn(&Turn::of(instance, 1).commit(&fetched.token, None, stamp)).await.unwrap();
+        let fetched = h.fetched_turn().await;
+        h.commit_turn(&TurnDraft::of(instance, 1).into_commit(&fetched.lock_token, None, stamp))
+            .await
+            .unwrap();
     }
     h.send(signal("b", "go")).await;
-    let shelf: Arc<Shelf> = Arc::default();
+    let shelf: Arc<WarmShelf> = Arc::default();
     shelf.keep("a", 1, Stamp(1));
     shelf.keep("b", 1, Stamp(2));
-    let turn = fetch_turn(&h, &shelf).await;
+    let turn = fetch_warm(&h, &shelf).await;
     assert!(turn.warm.is_some());
     assert_eq!(shelf.asked(), [("b".to_owned(), 1, Stamp(2))]);
     assert!(shelf.keeps("a"));
@@ -173,11 +187,11 @@ async fn only_the_assigned_instance_is_asked_for(h: Harness) {
 
 async fn a_plain_ack_changes_the_stamp(h: Harness) {
     stamped(&h, "i", Stamp(11)).await;
-    h.take_turn("i", Turn::of("i", 1).event(2, events::scheduled())).await;
+    h.take_turn("i", TurnDraft::of("i", 1).event(2, events::scheduled())).await;
     h.send(signal("i", "go")).await;
-    let shelf: Arc<Shelf> = Arc::default();
+    let shelf: Arc<WarmShelf> = Arc::default();
     shelf.keep("i", 1, Stamp(11));
-    let turn = fetch_turn(&h, &shelf).await;
+    let turn = fetch_warm(&h, &shelf).await;
     assert!(turn.warm.is_none(), "the copy is stale");
     assert_ne!(turn.stamp, Some(Stamp(11)));
     assert_eq!(turn.item.history.len(), 2);
@@ -188,17 +202,17 @@ async fn a_recreated_instance_has_another_stamp(h: Harness) {
     h.admin().delete_instance("i", true).await.unwrap();
     h.create("i").await;
     h.send(signal("i", "go")).await;
-    let shelf: Arc<Shelf> = Arc::default();
+    let shelf: Arc<WarmShelf> = Arc::default();
     shelf.keep("i", 1, Stamp(11));
-    let turn = fetch_turn(&h, &shelf).await;
+    let turn = fetch_warm(&h, &shelf).await;
     assert!(turn.warm.is_none(), "the copy is of another life");
     assert_ne!(turn.stamp, Some(Stamp(11)));
 }
 
 async fn a_commit_writes_everything_a_plain_ack_does(h: Harness) {
     h.send(start("i")).await;
-    let turn = fetch_turn(&h, &Arc::default()).await;
-    let decided = Turn::beginning("i", 1)
+    let turn = fetch_warm(&h, &Arc::default()).await;
+    let decided = TurnDraft::beginning("i", 1)
         .event(2, events::kv_set("k", "v"))
         .event(3, events::custom_status(Some("status")))
         .activity(activity("i", 4))
@@ -206,95 +220,95 @@ async fn a_commit_writes_everything_a_plain_ack_does(h: Harness) {
         .cancelling(5)
         .message(signal("i", "next"))
         .completing(6, "done");
-    h.commit_turn(&decided.commit(&turn.lock_token, None, Stamp(1))).await.unwrap();
+    h.commit_turn(&decided.into_commit(&turn.lock_token, None, Stamp(1))).await.unwrap();
     assert_eq!(h.event_ids("i").await, [1, 2, 3, 6]);
-    assert_eq!(h.get_kv_value("i", "k").await.unwrap().as_deref(), Some("v"));
-    assert_eq!(h.get_custom_status("i", 0).await.unwrap(), Some((Some("status".to_owned()), 1)));
+    assert_eq!(h.read_kv_value("i", "k").await.unwrap().as_deref(), Some("v"));
+    assert_eq!(h.read_custom_status("i", 0).await.unwrap(), custom_status("status", 1));
     assert_eq!(h.drain_work().await, [4]);
     assert_eq!(h.admin().get_instance_info("i").await.unwrap().output.as_deref(), Some("done"));
-    assert_eq!(h.fetched().await.item.messages, [signal("i", "next")]);
+    assert_eq!(h.fetched_turn().await.item.messages, [signal("i", "next")]);
 }
 
 async fn a_commit_on_the_right_base_succeeds(h: Harness) {
     stamped(&h, "i", Stamp(11)).await;
-    let turn = fetch_turn(&h, &Arc::default()).await;
-    let decided = Turn::of("i", 1).event(2, events::scheduled());
-    h.commit_turn(&decided.commit(&turn.lock_token, turn.stamp, Stamp(12))).await.unwrap();
+    let turn = fetch_warm(&h, &Arc::default()).await;
+    let decided = TurnDraft::of("i", 1).event(2, events::scheduled());
+    h.commit_turn(&decided.into_commit(&turn.lock_token, turn.stamp, Stamp(12))).await.unwrap();
     h.send(signal("i", "go")).await;
-    let turn = fetch_turn(&h, &Arc::default()).await;
+    let turn = fetch_warm(&h, &Arc::default()).await;
     assert_eq!(turn.item.history.len(), 2);
-    if h.factory().keeps_stamps() {
+    if h.keeps_instances_warm() {
         assert_eq!(turn.stamp, Some(Stamp(12)));
     }
 }
 
 async fn a_commit_on_another_base_is_refused_and_changes_nothing(h: Harness) {
-    if !h.factory().keeps_stamps() {
+    if !h.keeps_instances_warm() {
         return;
     }
     stamped(&h, "i", Stamp(11)).await;
-    let turn = fetch_turn(&h, &Arc::default()).await;
+    let turn = fetch_warm(&h, &Arc::default()).await;
     let before = image(&h, &["i"]).await;
-    let decided = Turn::of("i", 1).event(2, events::kv_set("k", "v")).activity(activity("i", 2));
-    let stale = decided.clone().commit(&turn.lock_token, Some(Stamp(10)), Stamp(12));
-    let error = permanent_refusal(h.commit_turn(&stale).await);
+    let decided = TurnDraft::of("i", 1).event(2, events::kv_set("k", "v")).activity(activity("i", 2));
+    let stale = decided.clone().into_commit(&turn.lock_token, Some(Stamp(10)), Stamp(12));
+    let error = expect_permanent_error(h.commit_turn(&stale).await);
     assert!(error.is_history_moved(), "{error:?}");
     assert_eq!(image(&h, &["i"]).await, before);
-    assert!(h.fetch().await.is_none(), "the lock is still held");
-    h.commit_turn(&decided.commit(&turn.lock_token, Some(Stamp(11)), Stamp(12))).await.unwrap();
+    assert!(h.next_turn().await.is_none(), "the lock is still held");
+    h.commit_turn(&decided.into_commit(&turn.lock_token, Some(Stamp(11)), Stamp(12))).await.unwrap();
 }
 
 async fn a_commit_without_base_is_not_compared(h: Harness) {
     stamped(&h, "i", Stamp(11)).await;
-    let turn = fetch_turn(&h, &Arc::default()).await;
-    h.commit_turn(&Turn::of("i", 1).commit(&turn.lock_token, None, Stamp(12))).await.unwrap();
+    let turn = fetch_warm(&h, &Arc::default()).await;
+    h.commit_turn(&TurnDraft::of("i", 1).into_commit(&turn.lock_token, None, Stamp(12))).await.unwrap();
 }
 
 async fn check_in_is_called_once_before_the_answer(h: Harness) {
     h.send(start("i")).await;
-    let turn = fetch_turn(&h, &Arc::default()).await;
+    let turn = fetch_warm(&h, &Arc::default()).await;
     let calls = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&calls);
-    let commit = Turn::beginning("i", 1).commit(&turn.lock_token, None, Stamp(1));
+    let commit = TurnDraft::beginning("i", 1).into_commit(&turn.lock_token, None, Stamp(1));
     let commit = checking_in(commit, move || {
         counted.fetch_add(1, Ordering::SeqCst);
     });
     h.commit_turn(&commit).await.unwrap();
-    assert_eq!(calls.load(Ordering::SeqCst), usize::from(h.factory().keeps_stamps()));
+    assert_eq!(calls.load(Ordering::SeqCst), usize::from(h.keeps_instances_warm()));
 }
 
 async fn check_in_is_not_called_for_a_refused_commit(h: Harness) {
     stamped(&h, "i", Stamp(11)).await;
-    let turn = fetch_turn(&h, &Arc::default()).await;
+    let turn = fetch_warm(&h, &Arc::default()).await;
     let calls = Arc::new(AtomicUsize::new(0));
-    let refused = |decided: Turn, token: &str, base| {
+    let refused = |decided: TurnDraft, token: &str, base| {
         let counted = Arc::clone(&calls);
-        checking_in(decided.commit(token, base, Stamp(12)), move || {
+        checking_in(decided.into_commit(token, base, Stamp(12)), move || {
             counted.fetch_add(1, Ordering::SeqCst);
         })
     };
-    lock_lost(h.commit_turn(&refused(Turn::of("i", 1), "no such token", None)).await);
-    let duplicate = Turn::of("i", 1).event(1, events::scheduled());
+    expect_lock_lost(h.commit_turn(&refused(TurnDraft::of("i", 1), "no such token", None)).await);
+    let duplicate = TurnDraft::of("i", 1).event(1, events::scheduled());
     assert!(h.commit_turn(&refused(duplicate, &turn.lock_token, None)).await.is_err());
-    if h.factory().keeps_stamps() {
-        let moved = refused(Turn::of("i", 1), &turn.lock_token, Some(Stamp(10)));
+    if h.keeps_instances_warm() {
+        let moved = refused(TurnDraft::of("i", 1), &turn.lock_token, Some(Stamp(10)));
         assert!(h.commit_turn(&moved).await.is_err());
     }
     assert_eq!(calls.load(Ordering::SeqCst), 0);
 }
 
 async fn check_in_comes_before_the_next_turn_is_assigned(h: Harness) {
-    if !(h.factory().keeps_stamps() && h.factory().fetch_waits()) {
+    if !(h.keeps_instances_warm() && h.factory().fetch_waits()) {
         return;
     }
-    let shelf: Arc<Shelf> = Arc::default();
+    let shelf: Arc<WarmShelf> = Arc::default();
     h.send(start("i")).await;
-    let turn = fetch_turn(&h, &shelf).await;
+    let turn = fetch_warm(&h, &shelf).await;
     h.send(signal("i", "under lock")).await;
-    let view = Arc::new(ShelfView(Arc::clone(&shelf)));
-    let mut next: Fetching<'_> = Box::pin(h.fetch_turn(LOCK, secs(20), None, view));
+    let fetch = fetch_with(&h, &shelf, secs(20));
+    let mut next: Fetching<'_> = Box::pin(h.fetch_turn(&fetch));
     keeps_waiting(&mut next).await;
-    let commit = Turn::beginning("i", 1).commit(&turn.lock_token, None, Stamp(11));
+    let commit = TurnDraft::beginning("i", 1).into_commit(&turn.lock_token, None, Stamp(11));
     let keeper = Arc::clone(&shelf);
     let commit = checking_in(commit, move || keeper.keep("i", 1, Stamp(11)));
     h.commit_turn(&commit).await.unwrap();
@@ -305,34 +319,38 @@ async fn check_in_comes_before_the_next_turn_is_assigned(h: Harness) {
 type Fetching<'a> = Pin<Box<dyn Future<Output = Result<Option<FetchedTurn>, ProviderError>> + Send + 'a>>;
 
 async fn a_dropped_fetch_gives_the_lent_instance_back(h: Harness) {
-    if !(h.factory().keeps_stamps() && h.factory().fetch_waits()) {
+    if !(h.keeps_instances_warm() && h.factory().fetch_waits()) {
         return;
     }
     h.send(start("i")).await;
-    let fetched = h.fetched().await;
-    h.commit_turn(&Turn::beginning("i", 1).commit(&fetched.token, None, Stamp(11))).await.unwrap();
-    let shelf: Arc<Shelf> = Arc::default();
+    let fetched = h.fetched_turn().await;
+    h.commit_turn(&TurnDraft::beginning("i", 1).into_commit(&fetched.lock_token, None, Stamp(11)))
+        .await
+        .unwrap();
+    let shelf: Arc<WarmShelf> = Arc::default();
     shelf.keep("i", 1, Stamp(11));
-    let view = || Arc::new(ShelfView(Arc::clone(&shelf)));
-    let mut dropped: Fetching<'_> = Box::pin(h.fetch_turn(LOCK, secs(40), None, view()));
+    let fetch = fetch_with(&h, &shelf, secs(40));
+    let mut dropped: Fetching<'_> = Box::pin(h.fetch_turn(&fetch));
     keeps_waiting(&mut dropped).await;
     h.send(signal("i", "go")).await;
     drop(dropped);
-    let turn = h.fetch_turn(LOCK, secs(20), None, view()).await.unwrap().expect("the message was given back");
+    let turn = h.fetch_turn(&fetch).await.unwrap().expect("the message returned to the queue");
     assert_eq!(turn.attempt_count, 1);
     assert!(turn.warm.is_some(), "the lent instance was given back too");
 }
 
 async fn a_successor_begins_without_a_stamp_of_its_own(h: Harness) {
     stamped(&h, "i", Stamp(11)).await;
-    h.take_turn("i", Turn::of("i", 1).continuing_as_new(2)).await;
-    let turn = fetch_turn(&h, &Arc::default()).await;
+    h.take_turn("i", TurnDraft::of("i", 1).continuing_as_new(2)).await;
+    let turn = fetch_warm(&h, &Arc::default()).await;
     assert_ne!(turn.stamp, Some(Stamp(11)));
-    h.commit_turn(&Turn::beginning("i", 2).commit(&turn.lock_token, None, Stamp(12))).await.unwrap();
+    h.commit_turn(&TurnDraft::beginning("i", 2).into_commit(&turn.lock_token, None, Stamp(12)))
+        .await
+        .unwrap();
     h.send(signal("i", "go")).await;
-    let turn = fetch_turn(&h, &Arc::default()).await;
+    let turn = fetch_warm(&h, &Arc::default()).await;
     assert_eq!(turn.item.execution_id, 2);
-    if h.factory().keeps_stamps() {
+    if h.keeps_instances_warm() {
         assert_eq!(turn.stamp, Some(Stamp(12)));
     }
 }
@@ -340,16 +358,46 @@ async fn a_successor_begins_without_a_stamp_of_its_own(h: Harness) {
 async fn fetch_turn_waits_filters_and_counts_like_the_plain_fetch(h: Harness) {
     stamped(&h, "i", Stamp(11)).await;
     let nothing = everturn_provider::DispatcherCapabilityFilter { supported_engine_versions: Vec::new() };
-    h.turn("i", Turn::of("i", 1).pinned(semver::Version::new(1, 0, 0))).await;
+    h.turn("i", TurnDraft::of("i", 1).pinned(semver::Version::new(1, 0, 0))).await;
     h.send(signal("i", "go")).await;
-    let shelf: Arc<Shelf> = Arc::default();
-    let view = || Arc::new(ShelfView(Arc::clone(&shelf)));
-    assert!(h.fetch_turn(LOCK, Duration::ZERO, Some(&nothing), view()).await.unwrap().is_none());
+    let shelf: Arc<WarmShelf> = Arc::default();
+    let fetch = fetch_with(&h, &shelf, Duration::ZERO);
+    assert!(h.fetch_turn(&fetch.clone().with_filter(nothing)).await.unwrap().is_none());
     assert!(shelf.asked().is_empty());
     for attempt in 1..=3 {
-        let turn = fetch_turn(&h, &shelf).await;
+        let turn = fetch_warm(&h, &shelf).await;
         assert_eq!(turn.attempt_count, attempt);
-        assert!(h.fetch_turn(LOCK, Duration::ZERO, None, view()).await.unwrap().is_none());
-        h.abandon_orchestration_item(&turn.lock_token, None, false).await.unwrap();
+        assert!(h.fetch_turn(&fetch).await.unwrap().is_none());
+        h.release_turn(&turn.lock_token, None, false).await.unwrap();
+    }
+}
+
+async fn every_instance_of_a_batch_is_warm_or_has_its_history(h: Harness) {
+    let shelf: Arc<WarmShelf> = Arc::default();
+    for (instance, stamp) in [("kept", Stamp(1)), ("stale", Stamp(2)), ("absent", Stamp(3))] {
+        stamped(&h, instance, stamp).await;
+        let fetched = h.fetched_turn().await;
+        let draft = TurnDraft::of(instance, 1).event(2, events::scheduled());
+        h.commit_turn(&draft.into_commit(&fetched.lock_token, None, stamp)).await.unwrap();
+    }
+    for instance in ["kept", "stale", "absent"] {
+        h.send(signal(instance, "go")).await;
+    }
+    shelf.keep("kept", 1, Stamp(1));
+    shelf.keep("stale", 1, Stamp(77));
+    let fetch = fetch_with(&h, &shelf, Duration::ZERO).with_turns_max(3);
+    let mut turns = Vec::new();
+    while turns.len() < 3 {
+        let batch = h.fetch_turns(&fetch).await.unwrap();
+        assert!(!batch.is_empty(), "three instances have messages");
+        turns.extend(batch);
+    }
+    for turn in turns {
+        let instance = turn.item.instance.as_str();
+        let is_warm = h.keeps_instances_warm() && instance == "kept";
+        assert_eq!((turn.warm.is_some(), turn.item.history.len()), (is_warm, if is_warm { 0 } else { 2 }));
+        h.commit_turn(&TurnDraft::of(instance, 1).into_commit(&turn.lock_token, turn.stamp, Stamp(9)))
+            .await
+            .unwrap();
     }
 }

@@ -55,13 +55,13 @@ pub enum ScheduleKind {
 #[must_use = "dropping a durable future cancels its work"]
 pub struct DurableFuture<T> {
     kind: ScheduleKind,
-    source: Source,
+    source: ResultSource,
     decode: Option<Decode<T>>,
 }
 
 type Decode<T> = Box<dyn FnOnce(FutureResult) -> T + Send>;
 
-enum Source {
+enum ResultSource {
     /// The engine puts the result into a slot.
     Slot(PendingAction, Arc<ResultSlot>),
     /// The result is read from a queue.
@@ -102,9 +102,9 @@ impl<T: Send + 'static> DurableFuture<T> {
                 if let ScheduleKind::SubOrchestration { token: call } = &mut kind {
                     *call = token;
                 }
-                Source::Slot(PendingAction { shared: Arc::clone(shared), token, finished: false }, slot)
+                ResultSource::Slot(PendingAction { shared: Arc::clone(shared), token, finished: false }, slot)
             }
-            None => Source::Never,
+            None => ResultSource::Never,
         };
         Self { kind, source, decode: Some(Box::new(decode)) }
     }
@@ -119,9 +119,9 @@ impl<T: Send + 'static> DurableFuture<T> {
         let kind = ScheduleKind::QueueDequeue { event_name: name.clone() };
         let source = match shared.emit(location, None, |_| Action::Dequeue { name }) {
             Some(token) => {
-                Source::Queue(PendingAction { shared: Arc::clone(shared), token, finished: false })
+                ResultSource::Queue(PendingAction { shared: Arc::clone(shared), token, finished: false })
             }
-            None => Source::Never,
+            None => ResultSource::Never,
         };
         Self { kind, source, decode: Some(Box::new(decode)) }
     }
@@ -132,7 +132,7 @@ impl<T: Send + 'static> DurableFuture<T> {
         result: FutureResult,
         decode: impl FnOnce(FutureResult) -> T + Send + 'static,
     ) -> Self {
-        Self { kind, source: Source::Known(Some(result)), decode: Some(Box::new(decode)) }
+        Self { kind, source: ResultSource::Known(Some(result)), decode: Some(Box::new(decode)) }
     }
 
     /// Passes the result through `f`. Dropping the new future cancels the work.
@@ -162,7 +162,7 @@ impl<T: Send + 'static> DurableFuture<T> {
             "with_tag() can only be called on activity futures, got {:?}",
             self.kind
         );
-        if let Source::Slot(pending, _) = &self.source {
+        if let ResultSource::Slot(pending, _) = &self.source {
             assert!(
                 pending.shared.set_tag(pending.token, tag.into()),
                 "with_tag(): token {} not found in emitted_actions: set the tag before the orchestration waits",
@@ -179,16 +179,16 @@ impl<T> Future for DurableFuture<T> {
     fn poll(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<T> {
         let this = self.get_mut();
         let result = match &mut this.source {
-            Source::Slot(pending, slot) => slot.take().inspect(|_| {
+            ResultSource::Slot(pending, slot) => slot.take().inspect(|_| {
                 pending.finished = true;
                 pending.shared.lock().bindings.remove(&pending.token);
             }),
-            Source::Queue(pending) => pending.shared.poll_dequeue(pending.token).map(|data| {
+            ResultSource::Queue(pending) => pending.shared.poll_dequeue(pending.token).map(|data| {
                 pending.finished = true;
                 FutureResult::Value(data)
             }),
-            Source::Known(result) => result.take(),
-            Source::Never => None,
+            ResultSource::Known(result) => result.take(),
+            ResultSource::Never => None,
         };
         match result.and_then(|result| this.decode.take().map(|decode| decode(result))) {
             Some(value) => Poll::Ready(value),

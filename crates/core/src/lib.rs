@@ -59,7 +59,6 @@ mod handler;
 mod ids;
 mod kv;
 pub mod limits;
-mod planted;
 mod replay_state;
 mod retry;
 mod stats;
@@ -79,8 +78,6 @@ pub use ids::{
     is_auto_generated_sub_orch_id, uses_reserved_marker,
 };
 pub use kv::KvEntry;
-#[doc(hidden)]
-pub use planted::{Bug, planted};
 pub use retry::{BackoffStrategy, RetryPolicy};
 pub use stats::SystemStats;
 pub use status::{ExecutionStatus, OrchestrationStatus};

@@ -13,7 +13,6 @@ pub mod error {
 /// The provider that keeps its data in memory, for tests.
 pub mod memory {
     pub use everturn_provider::MemoryProvider;
-    pub use everturn_provider::memory::{BatchFate, BatchFates, LostBatch, NoLoss, Unanswered};
 }
 
 /// The embedded provider: one SQLite file, no server.

@@ -6,7 +6,6 @@
 
 mod clock;
 mod error;
-mod locks;
 pub mod management;
 pub mod memory;
 mod plain_store;
@@ -14,13 +13,13 @@ mod plain_verbs;
 mod provider;
 pub mod store;
 mod tags;
+#[doc(hidden)]
+pub mod testing;
 mod types;
-mod warm;
 mod watch;
 
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use error::ProviderError;
-pub use locks::{LockKind, LockRenewal};
 pub use management::ProviderAdmin;
 pub use memory::MemoryProvider;
 pub use plain_store::{status_of, store_of};
@@ -30,5 +29,4 @@ pub use types::{
     DispatcherCapabilityFilter, ExecutionMetadata, OrchestrationItem, ScheduledActivityIdentifier,
     SessionFetchConfig,
 };
-pub use warm::{CheckIn, FetchedTurn, LentInstance, Stamp, TurnCommit, WarmView};
 pub use watch::InstanceWatch;

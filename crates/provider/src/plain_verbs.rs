@@ -42,7 +42,7 @@ impl<S: Store> Provider for S {
     ) -> Result<Option<(OrchestrationItem, String, u32)>, ProviderError> {
         let mut fetch = TurnFetch::new(lock_timeout, poll_timeout);
         fetch.filter = filter.cloned();
-        let turn = Store::fetch_turns(self, &fetch).await?.pop();
+        let turn = self.fetch_turns(&fetch).await?.pop();
         Ok(turn.map(|turn| (turn.item, turn.lock_token, turn.attempt_count)))
     }
 
@@ -62,7 +62,7 @@ impl<S: Store> Provider for S {
         commit.orchestrator_items = orchestrator_items.into_iter().map(Into::into).collect();
         commit.update = metadata.try_into()?;
         commit.cancelled_activities = cancelled_activities;
-        Store::commit_turn(self, &commit).await
+        self.commit_turn(&commit).await
     }
 
     async fn abandon_orchestration_item(
@@ -193,64 +193,6 @@ impl<S: Store> Provider for S {
 
     fn now_ms(&self) -> u64 {
         Store::now_ms(self)
-    }
-
-    // Below: verbs of the old shape, until every caller uses the store.
-
-    async fn fetch_turn(
-        &self,
-        lock_timeout: Duration,
-        poll_timeout: Duration,
-        filter: Option<&DispatcherCapabilityFilter>,
-        warm: Arc<dyn crate::warm::WarmView>,
-    ) -> Result<Option<crate::warm::FetchedTurn>, ProviderError> {
-        let mut fetch = TurnFetch::new(lock_timeout, poll_timeout).with_warm(warm);
-        fetch.filter = filter.cloned();
-        let turn = Store::fetch_turns(self, &fetch).await?.pop();
-        Ok(turn.map(|turn| crate::warm::FetchedTurn {
-            item: turn.item,
-            lock_token: turn.lock_token,
-            attempt_count: turn.attempt_count,
-            warm: turn.warm,
-            stamp: turn.stamp,
-        }))
-    }
-
-    async fn commit_turn(&self, old: &crate::warm::TurnCommit) -> Result<(), ProviderError> {
-        let old = old.clone();
-        let mut commit = TurnCommit::new(old.lock_token, old.execution_id);
-        commit.history_delta = old.history_delta;
-        commit.worker_items = old.worker_items.into_iter().map(Into::into).collect();
-        commit.orchestrator_items = old.orchestrator_items.into_iter().map(Into::into).collect();
-        commit.update = old.metadata.try_into()?;
-        commit.cancelled_activities = old.cancelled_activities;
-        commit.base = old.base;
-        commit.stamp = Some(old.stamp);
-        commit.check_in = old.check_in;
-        Store::commit_turn(self, &commit).await
-    }
-
-    async fn renew_locks(&self, renewals: &[LockRenewal]) -> Vec<Result<(), ProviderError>> {
-        match self.renew(&Renewal::of_locks(renewals.to_vec())).await {
-            Ok(renewed) => renewed.locks,
-            Err(error) => renewals.iter().map(|_| Err(error.clone())).collect(),
-        }
-    }
-
-    async fn read_status(&self, instance: &str) -> Result<everturn_core::OrchestrationStatus, ProviderError> {
-        Store::read_status(self, instance).await
-    }
-
-    fn watch_instance(&self, instance: &str) -> crate::watch::InstanceWatch {
-        self.watch(instance)
-    }
-
-    async fn read_orchestration_name(
-        &self,
-        instance: &str,
-    ) -> Result<Option<(String, String)>, ProviderError> {
-        let found = Store::read_orchestration_name(self, instance).await?;
-        Ok(found.map(|found| (found.name, found.version)))
     }
 }
 

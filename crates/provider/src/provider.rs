@@ -7,21 +7,17 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use everturn_core::limits::DEFAULT_PAYLOAD_BYTES_MAX;
-use everturn_core::{Event, EventKind, OrchestrationStatus, SystemStats, WorkItem};
+use everturn_core::{Event, SystemStats, WorkItem};
 
 use crate::clock::system_wall_ms;
 use crate::error::ProviderError;
-use crate::locks::{LockKind, LockRenewal};
 use crate::management::ProviderAdmin;
-use crate::plain_store::status_of;
 use crate::store::Store;
 use crate::tags::TagFilter;
 use crate::types::{
     DispatcherCapabilityFilter, ExecutionMetadata, OrchestrationItem, ScheduledActivityIdentifier,
     SessionFetchConfig,
 };
-use crate::warm::{FetchedTurn, TurnCommit, WarmView};
-use crate::watch::InstanceWatch;
 
 /// The plain storage contract: storage and two queues with locks, one item at a time.
 ///
@@ -185,95 +181,5 @@ pub trait Provider: Any + Send + Sync {
     /// The store's time in milliseconds since the epoch: visibility, lock expiry and fire times go by it.
     fn now_ms(&self) -> u64 {
         system_wall_ms()
-    }
-
-    // What follows makes a step cheap. Every default keeps any provider correct.
-
-    /// [`fetch_orchestration_item`](Self::fetch_orchestration_item) for a runtime that keeps instances in memory: a
-    /// warm instance comes without its history. By default nothing is warm.
-    async fn fetch_turn(
-        &self,
-        lock_timeout: Duration,
-        poll_timeout: Duration,
-        filter: Option<&DispatcherCapabilityFilter>,
-        _warm: Arc<dyn WarmView>,
-    ) -> Result<Option<FetchedTurn>, ProviderError> {
-        let fetched = self.fetch_orchestration_item(lock_timeout, poll_timeout, filter).await?;
-        Ok(fetched.map(|(item, lock_token, attempt_count)| FetchedTurn {
-            item,
-            lock_token,
-            attempt_count,
-            warm: None,
-            stamp: None,
-        }))
-    }
-
-    /// [`ack_orchestration_item`](Self::ack_orchestration_item) for a runtime that keeps instances in memory. By
-    /// default the instance is not checked in.
-    async fn commit_turn(&self, commit: &TurnCommit) -> Result<(), ProviderError> {
-        let TurnCommit {
-            lock_token,
-            execution_id,
-            history_delta,
-            worker_items,
-            orchestrator_items,
-            metadata,
-            cancelled_activities,
-            base: _,
-            stamp: _,
-            check_in: _,
-        } = commit.clone();
-        self.ack_orchestration_item(
-            &lock_token,
-            execution_id,
-            history_delta,
-            worker_items,
-            orchestrator_items,
-            metadata,
-            cancelled_activities,
-        )
-        .await
-    }
-
-    /// Renews many locks at once; one answer each, in order. By default one by one.
-    async fn renew_locks(&self, renewals: &[LockRenewal]) -> Vec<Result<(), ProviderError>> {
-        let mut answers = Vec::with_capacity(renewals.len());
-        for LockRenewal { kind, token, extend_for } in renewals {
-            answers.push(match kind {
-                LockKind::Orchestration => self.renew_orchestration_item_lock(token, *extend_for).await,
-                LockKind::WorkItem => self.renew_work_item_lock(token, *extend_for).await,
-            });
-        }
-        answers
-    }
-
-    /// Where an instance stands. By default from its whole history.
-    async fn read_status(&self, instance: &str) -> Result<OrchestrationStatus, ProviderError> {
-        let history = self.read(instance).await?;
-        let (custom_status, custom_status_version) = match self.get_custom_status(instance, 0).await {
-            Ok(status) => status.unwrap_or_default(),
-            Err(error) if error.is_retryable() => return Err(error),
-            // A status that cannot be read does not hide the result of the instance.
-            Err(_) => Default::default(),
-        };
-        Ok(status_of(&history, custom_status, custom_status_version))
-    }
-
-    /// A watch that ends when clients can see a change of this instance: an outcome, a custom status, a value of its
-    /// key-value store, its deletion. It may end more often. By default it polls.
-    fn watch_instance(&self, _instance: &str) -> InstanceWatch {
-        InstanceWatch::polling()
-    }
-
-    /// Name and version of an instance's orchestration. By default from the start event of its latest execution.
-    async fn read_orchestration_name(
-        &self,
-        instance: &str,
-    ) -> Result<Option<(String, String)>, ProviderError> {
-        let history = self.read(instance).await?;
-        Ok(history.into_iter().find_map(|event| match event.kind {
-            EventKind::OrchestrationStarted { name, version, .. } => Some((name, version)),
-            _ => None,
-        }))
     }
 }

@@ -14,11 +14,11 @@ const SAFETY_POLL: Duration = Duration::from_secs(1);
 /// Waits for the next change of an instance. Made before the state is read, so that no change falls in between.
 ///
 /// ```
-/// # async fn example(provider: &dyn everturn_provider::Provider) -> Result<(), everturn_provider::ProviderError> {
+/// # async fn example(store: &dyn everturn_provider::store::Store) -> Result<(), everturn_provider::ProviderError> {
 /// use std::time::Duration;
 ///
-/// let mut watch = provider.watch_instance("order-42");
-/// while !provider.read_status("order-42").await?.is_terminal() {
+/// let mut watch = store.watch("order-42");
+/// while !store.read_status("order-42").await?.is_terminal() {
 ///     watch.changed(Duration::from_secs(1)).await;
 /// }
 /// # Ok(())

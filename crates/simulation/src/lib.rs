@@ -12,6 +12,7 @@ mod activities;
 mod checks;
 mod counts;
 mod deliveries;
+mod faulty_store;
 mod generate;
 mod interpreter;
 mod life;
@@ -40,6 +41,7 @@ mod weather;
 mod world;
 
 pub use counts::Counts;
+pub use faulty_store::{BatchFate, BatchFates, FaultyStore, LostBatch, NoLoss, Unanswered};
 pub use panics::hearing;
 pub use plan::{NodePlan, Plan, Root, Theme};
 pub use program::{Action, Ending, Program, Racer, Step};

@@ -5,9 +5,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use everturn::providers::memory::{BatchFate, BatchFates, LostBatch, MemoryProvider, Unanswered};
 use everturn::providers::{Clock, LockKind, Provider, ProviderError};
 
+use everturn_provider::testing::TableAccess as _;
+
+use crate::faulty_store::{BatchFate, BatchFates, FaultyStore, LostBatch, Unanswered};
 use crate::plan::Plan;
 use crate::random::SeededRandom;
 use crate::store::{Opened, Standing, Store};
@@ -19,7 +21,7 @@ const BATCHES_TO_LOSS_MAX: u64 = 20;
 /// A store in memory.
 pub(crate) fn found(clock: Arc<dyn Clock>, plan: &Plan) -> Arc<dyn Store> {
     let luck = Arc::new(Luck::default());
-    let provider = MemoryProvider::with_clock(clock);
+    let provider = FaultyStore::in_memory(clock);
     let provider = match plan.weather.batch_ms {
         Some(batch_ms) => {
             let fates = Arc::clone(&luck) as Arc<dyn BatchFates>;
@@ -31,7 +33,7 @@ pub(crate) fn found(clock: Arc<dyn Clock>, plan: &Plan) -> Arc<dyn Store> {
 }
 
 struct MemoryStore {
-    provider: Arc<MemoryProvider>,
+    provider: Arc<FaultyStore>,
     luck: Arc<Luck>,
 }
 
@@ -86,7 +88,7 @@ impl Store for MemoryStore {
     }
 
     fn standing(&self, _kind: LockKind, token: &str) -> Standing {
-        self.provider.lock_left(token).map_or(Standing::Void, |left| Standing::HeldFor { left })
+        self.provider.memory().lock_left(token).map_or(Standing::Void, |left| Standing::HeldFor { left })
     }
 
     fn take_void(&self) -> Vec<String> {
@@ -94,11 +96,12 @@ impl Store for MemoryStore {
     }
 
     fn rows_left(&self, instance: &str) -> usize {
-        self.provider.message_attempts(instance).len() + self.provider.work_item_attempts(instance).len()
+        self.provider.memory().message_attempts(instance).len()
+            + self.provider.memory().work_item_attempts(instance).len()
     }
 
     fn locked_instances(&self) -> Vec<String> {
-        self.provider.locked_instances()
+        self.provider.memory().locked_instances()
     }
 
     fn turns_in_one_batch(&self) -> u64 {
@@ -127,7 +130,7 @@ impl Store for MemoryStore {
 }
 
 /// Nothing of it is any process's own.
-struct OpenedMemory(Arc<MemoryProvider>);
+struct OpenedMemory(Arc<FaultyStore>);
 
 #[async_trait]
 impl Opened for OpenedMemory {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use everturn_proof::{Counts, Failure, is_cruel};
+use everturn_proof::{Counts, Failure, is_stress_run};
 
 use crate::memory_store;
 use crate::plan::{Plan, Theme};
@@ -24,7 +24,7 @@ pub fn prove(theme: Theme, seed: u64) -> Result<Counts, Failure> {
 /// # Errors
 /// As above.
 pub fn prove_on(found: Founder, theme: Theme, plan: Plan) -> Result<Counts, Failure> {
-    let plan = if is_cruel() { plan.cruelly() } else { plan };
+    let plan = if is_stress_run() { plan.cruelly() } else { plan };
     let outcome = run_on(found, &plan);
     let mut wrong = outcome.violations;
     wrong.extend(outcome.counts.shortfalls());

@@ -1,10 +1,10 @@
 -- One row for every instance that exists or has messages waiting.
 --
--- The instance exists once `created_at_ms` is set: the first ack that names its orchestration does that. Before, the row
+-- The instance exists once `created_at_ms` is set: the first commit that names its orchestration does that. Before, the row
 -- only holds the lock and the place of its messages in the queue.
 --
--- What belongs to an instance refers to its key. The writer goes by an order of statements that keeps these references
--- whole and does not pay for having them checked; a tool that has them checked is refused.
+-- Rows that belong to an instance refer to its key. The order of the writer's statements keeps these references intact, so
+-- that it need not have them checked; a tool that has them checked and would break one is refused.
 CREATE TABLE instances (
     instance_key INTEGER PRIMARY KEY,
     instance_id TEXT NOT NULL UNIQUE,
@@ -16,13 +16,13 @@ CREATE TABLE instances (
     updated_at_ms INTEGER,
     custom_status TEXT,
     custom_status_version INTEGER NOT NULL DEFAULT 0 CHECK (custom_status_version >= 0),
-    -- The random value the last commit left: what a copy in memory is compared with.
+    -- The random value of the last commit: a copy in memory is compared with it.
     turn_stamp INTEGER,
-    -- Whether its messages can be handed out without a start among them: it exists, or its history has a start.
+    -- Whether its messages need no start among them: it exists, or its history has a start.
     startable INTEGER NOT NULL DEFAULT 0 CHECK (startable IN (0, 1)),
-    -- Its oldest visible message, if the instance may be handed out.
+    -- Its oldest visible message, if the instance is ready.
     ready_seq INTEGER,
-    -- Its visible messages are queue messages only, and no start is queued: they go with the next fetch.
+    -- Its visible messages are queue messages only, and no start is queued: the next fetch deletes them.
     orphaned INTEGER NOT NULL DEFAULT 0 CHECK (orphaned IN (0, 1)),
     lock_token TEXT,
     locked_until_ms INTEGER,
@@ -37,7 +37,7 @@ CREATE TABLE instances (
 
 CREATE INDEX instances_ready ON instances (ready_seq) WHERE ready_seq IS NOT NULL;
 CREATE INDEX instances_orphaned ON instances (orphaned) WHERE orphaned = 1;
--- A lock that has expired leaves this index: its instance is ready, or the lock is cleared.
+-- An expired lock leaves this index: its instance is ready, or the lock is cleared.
 CREATE INDEX instances_locked ON instances (locked_until_ms) WHERE lock_token IS NOT NULL AND ready_seq IS NULL;
 CREATE INDEX instances_by_creation ON instances (created_at_ms) WHERE created_at_ms IS NOT NULL;
 CREATE INDEX instances_by_parent ON instances (parent_instance_id) WHERE parent_instance_id IS NOT NULL;
@@ -87,8 +87,8 @@ CREATE INDEX orchestrator_queue_by_instance ON orchestrator_queue (instance_key,
 CREATE INDEX orchestrator_queue_delayed ON orchestrator_queue (visible_at_ms) WHERE visible_at_ms > 0;
 CREATE INDEX orchestrator_queue_starts ON orchestrator_queue (instance_key) WHERE is_start = 1;
 
--- Activities to run, oldest first. `ready` says that nobody holds the row and that it is visible; a lock that has
--- expired stays in its row until somebody takes the row over.
+-- Activities to run, oldest first. `ready` says that the row is visible and not locked; an expired lock stays in its row
+-- until another worker takes the row over.
 CREATE TABLE worker_queue (
     seq INTEGER PRIMARY KEY,
     instance_id TEXT NOT NULL,
@@ -146,7 +146,7 @@ CREATE TABLE kv_delta (
     PRIMARY KEY (instance_key, key)
 ) STRICT, WITHOUT ROWID;
 
--- Worker rows that nobody can be told about, kept for whoever repairs them.
+-- Dead letters: damaged worker rows whose instance is not known, kept for repair.
 CREATE TABLE set_aside (
     set_aside_key INTEGER PRIMARY KEY,
     set_aside_at_ms INTEGER NOT NULL,

@@ -33,7 +33,7 @@ pub(crate) enum DamageOutcome {
     ItemIsSound,
     /// The instance gets a failure of the activity.
     Failed { instance: String },
-    /// It cannot be told which instance the activity belongs to: the row is kept as a dead letter.
+    /// It is not known which instance the activity belongs to: the row is kept as a dead letter.
     DeadLettered,
 }
 

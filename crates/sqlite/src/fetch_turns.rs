@@ -65,8 +65,8 @@ impl NameOrigin {
 
 /// Says why a history that is stored for this instance belongs to another one.
 fn misplaced(instance_id: &str, history: &[Event]) -> Option<String> {
-    let stranger = history.first().filter(|event| event.instance_id != instance_id)?;
-    Some(format!("instance {instance_id:?} has the history of instance {:?}", stranger.instance_id))
+    let foreign = history.first().filter(|event| event.instance_id != instance_id)?;
+    Some(format!("instance {instance_id:?} has the history of instance {:?}", foreign.instance_id))
 }
 
 /// An instance that was locked for a fetch.
@@ -383,48 +383,4 @@ pub(crate) fn is_held(scope: &Scope<'_>, token: &str) -> Result<bool, VerbFailur
 }
 
 #[cfg(test)]
-mod tests {
-    use everturn_provider::{ExecutionMetadata, Provider};
-
-    use super::*;
-
-    #[tokio::test]
-    async fn a_history_is_read_although_the_lock_cannot_be_renewed() {
-        let provider = SqliteProvider::new_in_memory().await.unwrap();
-        let reading = async {
-            tokio::time::sleep(RENEWAL_MIN * 5).await;
-            Ok("read")
-        };
-        let (read, _renewed_at) = within_lock(&provider, "1-never", Duration::ZERO, reading).await.unwrap();
-        assert_eq!(read, "read");
-    }
-
-    #[tokio::test]
-    async fn a_lock_outlasts_however_long_the_history_takes_to_read() {
-        let provider = SqliteProvider::new_in_memory().await.unwrap();
-        let start = WorkItem::StartOrchestration {
-            instance: "i".into(),
-            orchestration: "Order".into(),
-            input: String::new(),
-            version: None,
-            parent_instance: None,
-            parent_id: None,
-            parent_execution_id: None,
-            execution_id: 1,
-        };
-        provider.enqueue_for_orchestrator(start, None).await.unwrap();
-        let lock = Duration::from_millis(1_500);
-        let fetched = provider.fetch_orchestration_item(lock, Duration::ZERO, None).await.unwrap();
-        let (_item, token, _attempts) = fetched.unwrap();
-        let reading = async {
-            tokio::time::sleep(lock + Duration::from_millis(500)).await;
-            Ok(())
-        };
-        within_lock(&provider, &token, lock, reading).await.unwrap();
-        let metadata = ExecutionMetadata::default();
-        provider
-            .ack_orchestration_item(&token, 1, Vec::new(), Vec::new(), Vec::new(), metadata, Vec::new())
-            .await
-            .unwrap();
-    }
-}
+mod tests;

@@ -90,7 +90,7 @@ fn start_task(
     let end = WriterEnd { commands: Arc::clone(&commands), location, end };
     // Aborted or not, they are dropped in this order: the writer with its connection, the lock, the notice of its end.
     let owned = (writer, lock, end);
-    // The task ends when the queue is closed; `ended` tells when.
+    // The task ends when the queue is closed; `ended` becomes true then.
     let task = tokio::spawn(async move {
         let (writer, lock, end) = owned;
         let _end = end;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use everturn_core::SemverRange;
-use everturn_provider::{ProviderError, SessionFetchConfig, TagFilter, WarmView};
+use everturn_provider::store::WarmView;
+use everturn_provider::{ProviderError, SessionFetchConfig, TagFilter};
 use semver::Version;
 use tokio::sync::oneshot;
 

@@ -98,7 +98,7 @@ pub(crate) fn end_closing(database: &Path) {
     }
 }
 
-/// Waits until this process has closed the file as often as it was told to.
+/// Waits until every closing of the file in this process has ended.
 pub(crate) fn wait_for_closing(database: &Path) {
     let mut waited = Duration::ZERO;
     while closing().contains_key(database) && waited < CLOSING_WAIT_MAX {

@@ -18,7 +18,7 @@ const LEASE: &str = "INSERT INTO sessions (session_id, owner_id, lease_until_ms,
 const OTHER_HOLDER: &str = "SELECT EXISTS (SELECT 1 FROM worker_queue WHERE session_id = ?1 AND lock_token IS NOT NULL AND ready = 0)";
 const RELEASE: &str = "DELETE FROM sessions WHERE session_id = ?1 AND owner_id = ?2";
 
-/// Records that the activity's session was active just now, if its lease is alive.
+/// Records that the activity's session was active just now, if its lease has not expired.
 pub(crate) fn note_activity(scope: &Scope<'_>, session: Option<&str>) -> Result<(), VerbFailure> {
     if let Some(session) = session {
         scope.conn.prepare_cached(NOTE_ACTIVITY)?.execute(params![session, scope.now.wall_ms])?;

@@ -1,13 +1,21 @@
-//! R15: a harness that has never caught a bug is not known to work, so bugs are planted.
+//! R15: the proofs catch bugs. A proof that has never failed may be unable to fail, so bugs are planted.
 //!
-//! The [`CATALOGUE`] names each bug, what it breaks and the proof that must catch it. [`built`] builds those proofs a second
-//! time, with the feature `planted-bugs` of `everturn-core` and in a target folder of their own; [`try_out`] runs one of
-//! them with a bug in it, or without.
+//! The product's sources have no trace of this. [`plant`] copies the workspace and replaces a few texts of the copy, so that
+//! each [`PlantedBug`] can be switched on by its name in the environment. [`build`] builds the tests of the copy once, for all
+//! bugs. A [`Trial`] names a bug and the proof that must catch it; [`run`] runs a proof of the copy with a bug or without.
+//!
+//! A change of the product may remove a text that a bug replaces. Then the tests here name the bug, the file and the text:
+//! find the place where the same mistake could be made now, and change the entry in `bugs.rs`.
+#![forbid(unsafe_code)]
 
-mod binaries;
-mod catalogue;
-mod trial;
+mod bugs;
+mod build;
+mod run;
+mod tree;
+mod trials;
 
-pub use binaries::{Binary, built};
-pub use catalogue::{CATALOGUE, Package, Planted, Proof};
-pub use trial::{Trial, try_out};
+pub use bugs::{BUGS, PlantedBug};
+pub use build::{ProofBinaries, build};
+pub use run::{ProofResult, run};
+pub use tree::plant;
+pub use trials::{ProofRun, TRIALS, TestPackage, Trial};

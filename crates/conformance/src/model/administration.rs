@@ -3,7 +3,8 @@
 use everturn_provider::management::{InstanceFilter, PruneOptions};
 
 use super::answer::Answer;
-use super::op::{Op, Which};
+use super::op::Op;
+use super::op_parts::Which;
 use super::world::{BEGINNING_MS, World};
 
 impl World {

@@ -6,7 +6,8 @@ use proptest::sample::select;
 use proptest::strategy::{BoxedStrategy, Union};
 
 use super::glance::Glance;
-use super::op::{Ev, INSTANCES, Item, Op, Token};
+use super::op::{INSTANCES, Op};
+use super::op_parts::{Ev, Item, Token};
 use super::world::World;
 
 /// One of several operations, with how much it is wanted.

@@ -6,7 +6,8 @@ use proptest::sample::{select, subsequence};
 
 use super::choices::{Choice, events, execution, known_instance, moment_ms};
 use super::glance::Glance;
-use super::op::{INSTANCES, Op, Which};
+use super::op::{INSTANCES, Op};
+use super::op_parts::Which;
 
 pub(super) fn choices(glance: &Glance) -> Vec<Choice> {
     let mut choices = readings(glance);
@@ -36,18 +37,30 @@ fn readings(glance: &Glance) -> Vec<Choice> {
                 execution,
                 events,
             });
-    let custom_status = (known_instance(glance), select(&[0_u64, 0, 1, 2][..]))
-        .prop_map(|(instance, last_seen)| Op::GetCustomStatus { instance, last_seen });
-    let kv_value = (known_instance(glance), select(&["k", "key two", ""][..]))
-        .prop_map(|(instance, key)| Op::GetKvValue { instance, key });
+    let status_weight = if glance.has_status { 6 } else { 1 };
+    let key_weight = if glance.has_keys { 4 } else { 1 };
+    let last_seen = || (known_instance(glance), select(&[0_u64, 0, 1, 2][..]));
+    let key = || (known_instance(glance), select(&["k", "key two", ""][..]));
+    let plain_status =
+        last_seen().prop_map(|(instance, last_seen)| Op::GetCustomStatus { instance, last_seen });
+    let status = last_seen().prop_map(|(instance, last_seen)| Op::ReadCustomStatus { instance, last_seen });
+    let plain_value = key().prop_map(|(instance, key)| Op::GetKvValue { instance, key });
+    let value = key().prop_map(|(instance, key)| Op::ReadKvValue { instance, key });
+    let execution = (known_instance(glance), weighted(0.5, execution()))
+        .prop_map(|(instance, execution)| Op::ReadExecution { instance, execution });
     vec![
         (5, append.boxed()),
-        (if glance.has_status { 9 } else { 1 }, custom_status.boxed()),
-        (if glance.has_keys { 6 } else { 1 }, kv_value.boxed()),
-        of_instance(glance, if glance.has_keys { 5 } else { 1 }, |instance| Op::GetKvAllValues { instance }),
-        of_instance(glance, 2, |instance| Op::GetInstanceStats { instance }),
-        of_instance(glance, 2, |instance| Op::Read { instance }),
+        (status_weight, plain_status.boxed()),
+        (status_weight, status.boxed()),
+        (key_weight, plain_value.boxed()),
+        (key_weight, value.boxed()),
+        of_instance(glance, key_weight, |instance| Op::GetKvAllValues { instance }),
+        of_instance(glance, key_weight, |instance| Op::ReadKvValues { instance }),
+        of_instance(glance, 1, |instance| Op::GetInstanceStats { instance }),
+        of_instance(glance, 1, |instance| Op::ReadStats { instance }),
+        of_instance(glance, 1, |instance| Op::Read { instance }),
         of_execution(glance, 2, |instance, execution| Op::ReadWithExecution { instance, execution }),
+        (2, execution.boxed()),
         of_instance(glance, 2, |instance| Op::ReadStatus { instance }),
         of_instance(glance, 2, |instance| Op::ReadOrchestrationName { instance }),
     ]

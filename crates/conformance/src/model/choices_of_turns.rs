@@ -10,7 +10,8 @@ use super::choices::{
     Choice, activity, delay_ms, events, instance, lasting_ms, message, mostly, parent_of, turn_token,
 };
 use super::glance::Glance;
-use super::op::{Base, Decided, Ev, Filter, Item, Naming, Op, Token};
+use super::op::Op;
+use super::op_parts::{Base, Decided, Ev, Filter, Item, Naming, Token};
 use super::world::{HeldTurn, World};
 
 pub(super) fn choices(world: &World, glance: &Glance) -> Vec<Choice> {
@@ -41,16 +42,31 @@ pub(super) fn choices(world: &World, glance: &Glance) -> Vec<Choice> {
         base,
         stamp,
     });
-    let abandon = (turn_token(world), delay_ms(), any::<bool>())
-        .prop_map(|(token, delay_ms, refund)| Op::AbandonOrchestrationItem { token, delay_ms, refund });
+    let abandon = (turn_token(world), delay_ms(), any::<bool>(), any::<bool>()).prop_map(
+        |(token, delay_ms, refund, is_plain)| {
+            if is_plain {
+                Op::AbandonOrchestrationItem { token, delay_ms, refund }
+            } else {
+                Op::AbandonTurn { token, delay_ms, refund }
+            }
+        },
+    );
     let renew = (turn_token(world), lasting_ms())
         .prop_map(|(token, extend_ms)| Op::RenewOrchestrationItemLock { token, extend_ms });
-    let enqueue = (mostly(16, message(glance), activity()), delay_ms())
-        .prop_map(|(item, delay_ms)| Op::EnqueueForOrchestrator { item, delay_ms });
+    let sent = || (mostly(16, message(glance), activity()), delay_ms());
+    let enqueue = sent().prop_map(|(item, delay_ms)| Op::EnqueueForOrchestrator { item, delay_ms });
+    let submit = vec(sent(), 1..4).prop_map(|messages| Op::Submit { messages });
     let fetch =
         (lasting_ms(), filter()).prop_map(|(lock_ms, filter)| Op::FetchOrchestrationItem { lock_ms, filter });
-    let fetch_turn = (lasting_ms(), filter(), any::<bool>())
-        .prop_map(|(lock_ms, filter, kept)| Op::FetchTurn { lock_ms, filter, kept });
+    let fetch_turns = (1..4_usize, lasting_ms(), filter(), any::<bool>()).prop_map(
+        // A lock that ends at once locks nothing: then the same instance comes again and again.
+        |(turns_max, lock_ms, filter, kept)| Op::FetchTurns {
+            turns_max: if lock_ms == 0 { 1 } else { turns_max },
+            lock_ms,
+            filter,
+            kept,
+        },
+    );
     let pass = select(&[1_u64, 999, 1_000, 1_000, 5_000, 5_000, 5_000, 30_000, 31_000][..])
         .prop_map(|ms| Op::Pass { ms });
     // An empty store has little to tell: make something first.
@@ -58,12 +74,13 @@ pub(super) fn choices(world: &World, glance: &Glance) -> Vec<Choice> {
     let eager = if is_bare { 6 } else { 1 };
     vec![
         (if glance.has_idle_lease { 16 } else { 6 }, pass.boxed()),
-        (if is_waiting { 10 } else { 24 * eager }, enqueue.boxed()),
+        (if is_waiting { 5 } else { 12 * eager }, enqueue.boxed()),
+        (if is_waiting { 5 } else { 12 * eager }, submit.boxed()),
         (if is_waiting && !is_held { 24 * eager } else { 4 }, fetch.boxed()),
-        (if is_waiting && !is_held { 16 * eager } else { 4 }, fetch_turn.boxed()),
+        (if is_waiting && !is_held { 16 * eager } else { 4 }, fetch_turns.boxed()),
         (if is_held { 26 * eager } else { 2 }, ack.boxed()),
         (if is_held { 18 * eager } else { 2 }, commit.boxed()),
-        (if is_held { 5 } else { 1 }, abandon.boxed()),
+        (if is_held { 7 } else { 1 }, abandon.boxed()),
         (if is_held { 4 } else { 1 }, renew.boxed()),
     ]
 }

@@ -10,41 +10,60 @@ use super::choices::{
     Choice, activity, delay_ms, instance, lasting_ms, message, moment_ms, mostly, turn_token, work_token,
 };
 use super::glance::Glance;
-use super::op::{INSTANCES, Item, Op, Tags, Token};
+use super::op::{INSTANCES, Op};
+use super::op_parts::{Item, Settled, Tags, Token};
 use super::world::{HeldWork, World};
 
 pub(super) fn choices(world: &World, glance: &Glance) -> Vec<Choice> {
     let is_held = !world.live_works().is_empty();
     let is_waiting = glance.activities_wait;
     let enqueue = mostly(10, activity(), message(glance)).prop_map(|item| Op::EnqueueForWorker { item });
-    let fetch = (lasting_ms(), weighted(0.75, (owner(), lease_ms())), tags())
-        .prop_map(|(lock_ms, owner, tags)| Op::FetchWorkItem { lock_ms, owner, tags });
-    let abandon = (work_token(world), delay_ms(), any::<bool>())
-        .prop_map(|(token, delay_ms, refund)| Op::AbandonWorkItem { token, delay_ms, refund });
+    let fetched = || (lasting_ms(), weighted(0.75, (owner(), lease_ms())), tags());
+    let fetch = fetched().prop_map(|(lock_ms, owner, tags)| Op::FetchWorkItem { lock_ms, owner, tags });
+    let fetch_many = (1..4_usize, fetched()).prop_map(|(work_max, (lock_ms, owner, tags))| Op::FetchWork {
+        // A lock that ends at once locks nothing: then the same activity comes again and again.
+        work_max: if lock_ms == 0 { 1 } else { work_max },
+        lock_ms,
+        owner,
+        tags,
+    });
+    let abandon = (work_token(world), delay_ms(), any::<bool>(), any::<bool>()).prop_map(
+        |(token, delay_ms, refund, is_plain)| {
+            if is_plain {
+                Op::AbandonWorkItem { token, delay_ms, refund }
+            } else {
+                Op::SettleWork { token, settled: Settled::Abandoned { delay_ms, refund } }
+            }
+        },
+    );
     let renew = (work_token(world), lasting_ms())
         .prop_map(|(token, extend_ms)| Op::RenewWorkItemLock { token, extend_ms });
     let any_token = Union::new(vec![turn_token(world), work_token(world)]);
-    let renew_locks = (vec(any_token, 0..4), lasting_ms()).prop_map(|(mut tokens, extend_ms)| {
-        // Whoever renews many locks names each once.
+    let owners = || vec(owner(), 0..4);
+    let renewal = (vec(any_token, 0..4), weighted(0.3, owners()), lasting_ms(), moment_ms());
+    let renew_many = renewal.prop_map(|(mut tokens, owners, extend_ms, idle_ms)| {
+        // A renewal names each lock once.
         let mut seen = Vec::new();
         tokens.retain(|token| {
             let is_new = !seen.contains(token);
             seen.push(*token);
             is_new
         });
-        Op::RenewLocks { tokens, extend_ms }
+        Op::Renew { tokens, owners, extend_ms, idle_ms }
     });
-    let renew_sessions = (vec(owner(), 0..4), lasting_ms(), moment_ms())
+    let renew_sessions = (owners(), lasting_ms(), moment_ms())
         .prop_map(|(owners, extend_ms, idle_ms)| Op::RenewSessionLock { owners, extend_ms, idle_ms });
     vec![
         (if is_waiting { 5 } else { 10 }, enqueue.boxed()),
-        (if is_waiting { 16 } else { 2 }, fetch.boxed()),
+        (if is_waiting { 9 } else { 2 }, fetch.boxed()),
+        (if is_waiting { 9 } else { 2 }, fetch_many.boxed()),
         (if is_held { 16 } else { 1 }, ack(world)),
-        (if is_held { 5 } else { 1 }, abandon.boxed()),
+        (if is_held { 7 } else { 1 }, abandon.boxed()),
         (if is_held { 3 } else { 1 }, renew.boxed()),
-        (2, renew_locks.boxed()),
+        (3, renew_many.boxed()),
         (if glance.has_live_lease { 9 } else { 2 }, renew_sessions.boxed()),
-        (if glance.has_dead_lease { 60 } else { 2 }, Just(Op::CleanupOrphanedSessions).boxed()),
+        (if glance.has_dead_lease { 30 } else { 1 }, Just(Op::CleanupOrphanedSessions).boxed()),
+        (if glance.has_dead_lease { 30 } else { 1 }, Just(Op::Sweep).boxed()),
     ]
 }
 
@@ -61,9 +80,15 @@ fn ack(world: &World) -> BoxedStrategy<Op> {
             let (instance, id) = (known.unwrap_or("a"), work.map_or(1, |work| work.id));
             let outcomes = vec![Item::ActivityDone(instance, id), Item::ActivityBroke(instance, id)];
             let completion = weighted(0.8, mostly(12, select(outcomes), odd_completion()));
-            (Just(token), completion)
+            (Just(token), completion, any::<bool>())
         })
-        .prop_map(|(token, completion)| Op::AckWorkItem { token, completion })
+        .prop_map(|(token, completion, is_plain)| {
+            if is_plain {
+                Op::AckWorkItem { token, completion }
+            } else {
+                Op::SettleWork { token, settled: Settled::Ended(completion) }
+            }
+        })
         .boxed()
 }
 

@@ -2,15 +2,17 @@
 
 use std::sync::Arc;
 
+use everturn_provider::store::Feature;
 use everturn_provider::{ManualClock, MemoryProvider, Provider};
 
 use super::answer::Outcome;
 use super::machine::at_once;
-use super::op::{Filter, INSTANCES, Op, Tags};
+use super::op::{INSTANCES, Op};
+use super::op_parts::{Filter, Tags};
 use super::world::{BEGINNING_MS, World};
-use crate::default_bodies::DefaultBodies;
 use crate::factory::ProviderFactory;
 use crate::image::image_of;
+use crate::plain_provider::PlainProvider;
 
 /// What can be seen is compared after each so many operations, and at the end.
 const LOOK_EVERY: usize = 12;
@@ -31,7 +33,7 @@ impl<F: ProviderFactory> Comparison<F> {
         let clock = factory.clock();
         clock.set_wall_ms(BEGINNING_MS);
         let subject = World::of(factory.open().await, clock);
-        let reference = reference(factory.keeps_stamps());
+        let reference = reference(subject.store().supports(Feature::WarmInstances));
         Self { reference, subject, applied: 0, _factory: factory }
     }
 
@@ -53,8 +55,8 @@ impl<F: ProviderFactory> Comparison<F> {
 
     /// Compares all that can be seen.
     async fn look(&self) -> Result<(), String> {
-        let expected = at_once(image_of(self.reference.provider(), &INSTANCES));
-        let seen = image_of(self.subject.provider(), &INSTANCES).await;
+        let expected = at_once(image_of(self.reference.store(), &INSTANCES));
+        let seen = image_of(self.subject.store(), &INSTANCES).await;
         if seen == expected {
             return Ok(());
         }
@@ -66,21 +68,21 @@ impl<F: ProviderFactory> Comparison<F> {
         self.look().await?;
         self.apply(&Op::Pass { ms: PAST_EVERYTHING_MS }).await?;
         let lock_ms = PAST_EVERYTHING_MS;
-        let fetch = Op::FetchOrchestrationItem { lock_ms, filter: Filter::Everything };
+        let fetch = Op::FetchTurns { turns_max: 3, lock_ms, filter: Filter::Everything, kept: false };
         while self.apply(&fetch).await? == Outcome::Done {}
         let owner = Some(("the last worker", lock_ms));
-        let fetch = Op::FetchWorkItem { lock_ms, owner, tags: Tags::AnyTag };
+        let fetch = Op::FetchWork { work_max: 3, lock_ms, owner, tags: Tags::AnyTag };
         while self.apply(&fetch).await? == Outcome::Done {}
         self.look().await
     }
 }
 
-/// The in-memory provider; without its stamps if the subject keeps none.
-fn reference(keeps_stamps: bool) -> World {
-    if keeps_stamps {
+/// The in-memory provider; behind the adapter if the subject keeps no instances warm.
+fn reference(has_warm_instances: bool) -> World {
+    if has_warm_instances {
         return World::in_memory();
     }
     let clock = Arc::new(ManualClock::new(BEGINNING_MS));
     let memory: Arc<dyn Provider> = Arc::new(MemoryProvider::with_clock(clock.clone()));
-    World::of(Arc::new(DefaultBodies::over(memory)), clock)
+    World::of(Arc::new(PlainProvider::over(memory)), clock)
 }

@@ -33,7 +33,7 @@ pub(super) struct Glance {
 
 impl Glance {
     pub(super) fn at(world: &World) -> Self {
-        let (provider, admin) = (world.provider(), world.admin());
+        let (store, admin) = (world.store(), world.admin());
         let listed = at_once(admin.list_instances()).unwrap_or_default();
         let known: Vec<&'static str> =
             INSTANCES.into_iter().filter(|id| listed.iter().any(|listed| listed == id)).collect();
@@ -48,10 +48,8 @@ impl Glance {
             has_old_executions: any_known(&|id| {
                 at_once(admin.list_executions(id)).is_ok_and(|ids| ids.len() > 1)
             }),
-            has_keys: any_at_all(&|id| {
-                at_once(provider.get_kv_all_values(id)).is_ok_and(|kv| !kv.is_empty())
-            }),
-            has_status: any_at_all(&|id| matches!(at_once(provider.get_custom_status(id, 0)), Ok(Some(_)))),
+            has_keys: any_at_all(&|id| at_once(store.read_kv_values(id)).is_ok_and(|kv| !kv.is_empty())),
+            has_status: any_at_all(&|id| matches!(at_once(store.read_custom_status(id, 0)), Ok(Some(_)))),
             messages_wait: depths.orchestrator_queue > 0 && !world.found_nothing,
             activities_wait: depths.worker_queue > 0,
             has_live_lease: world.leases_ms.iter().any(|end_ms| world.now_ms() < *end_ms),
@@ -65,7 +63,7 @@ impl Glance {
 impl World {
     /// The id that the next event of an execution would have. Of a world in memory, which never waits.
     pub(super) fn next_event_id(&self, instance: &str, execution: u64) -> u64 {
-        let history = at_once(self.provider().read_with_execution(instance, execution)).unwrap_or_default();
+        let history = at_once(self.store().history_of(instance, execution)).unwrap_or_default();
         history.last().map_or(1, |event| event.event_id + 1)
     }
 }

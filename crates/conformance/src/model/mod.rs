@@ -27,13 +27,15 @@ mod glance;
 mod histories;
 mod machine;
 mod op;
+mod op_parts;
 mod regressions;
 mod tally;
 mod turns;
 mod works;
 mod world;
 
-pub use op::{Base, Decided, Ev, Filter, INSTANCES, Item, Naming, Op, Tags, Token, Which, as_code};
+pub use op::{INSTANCES, Op, as_code};
+pub use op_parts::{Base, Decided, Ev, Filter, Item, Naming, Settled, Tags, Token, Which};
 
 use std::cell::{Cell, RefCell};
 use std::io::Write;

@@ -1,12 +1,11 @@
 //! The operations of the model test, as plain data that prints as the code it is written in.
 
-use std::collections::BTreeSet;
-use std::fmt;
+use super::op_parts::{Base, Decided, Ev, Filter, Item, Settled, Tags, Token, Which};
 
 /// The instances that operations are about. `c` may be a child of `a`, and `d` one of `c`.
 pub const INSTANCES: [&str; 4] = ["a", "b", "c", "d"];
 
-/// One call of a provider, or the passing of time.
+/// One call of a verb of the store or of a plain verb, or the passing of time.
 #[derive(Debug, Clone, PartialEq)]
 #[expect(missing_docs, reason = "an operation is the call of the method whose name it bears")]
 pub enum Op {
@@ -14,25 +13,79 @@ pub enum Op {
     Pass {
         ms: u64,
     },
-    FetchOrchestrationItem {
-        lock_ms: u64,
-        filter: Filter,
-    },
-    /// With `kept`, the runtime keeps in memory what it committed last.
-    FetchTurn {
+    /// Fetches until there are so many turns or none is left. With `kept`, the runtime keeps in memory what it
+    /// committed last.
+    FetchTurns {
+        turns_max: usize,
         lock_ms: u64,
         filter: Filter,
         kept: bool,
-    },
-    AckOrchestrationItem {
-        token: Token,
-        decided: Decided,
     },
     CommitTurn {
         token: Token,
         decided: Decided,
         base: Base,
         stamp: u64,
+    },
+    AbandonTurn {
+        token: Token,
+        delay_ms: Option<u64>,
+        refund: bool,
+    },
+    /// Fetches until there are so many activities or none is left.
+    FetchWork {
+        work_max: usize,
+        lock_ms: u64,
+        owner: Option<(&'static str, u64)>,
+        tags: Tags,
+    },
+    SettleWork {
+        token: Token,
+        settled: Settled,
+    },
+    /// The tokens of turns and of activities, each renewed as what it is, and the sessions of these owners.
+    Renew {
+        tokens: Vec<Token>,
+        owners: Option<Vec<&'static str>>,
+        extend_ms: u64,
+        idle_ms: u64,
+    },
+    /// Messages with their delays.
+    Submit {
+        messages: Vec<(Item, Option<u64>)>,
+    },
+    Sweep,
+    ReadExecution {
+        instance: &'static str,
+        execution: Option<u64>,
+    },
+    ReadStatus {
+        instance: &'static str,
+    },
+    ReadOrchestrationName {
+        instance: &'static str,
+    },
+    ReadCustomStatus {
+        instance: &'static str,
+        last_seen: u64,
+    },
+    ReadKvValue {
+        instance: &'static str,
+        key: &'static str,
+    },
+    ReadKvValues {
+        instance: &'static str,
+    },
+    ReadStats {
+        instance: &'static str,
+    },
+    FetchOrchestrationItem {
+        lock_ms: u64,
+        filter: Filter,
+    },
+    AckOrchestrationItem {
+        token: Token,
+        decided: Decided,
     },
     AbandonOrchestrationItem {
         token: Token,
@@ -68,11 +121,6 @@ pub enum Op {
         token: Token,
         extend_ms: u64,
     },
-    /// The tokens of turns and of activities, each renewed as what it is.
-    RenewLocks {
-        tokens: Vec<Token>,
-        extend_ms: u64,
-    },
     RenewSessionLock {
         owners: Vec<&'static str>,
         extend_ms: u64,
@@ -90,12 +138,6 @@ pub enum Op {
     ReadWithExecution {
         instance: &'static str,
         execution: u64,
-    },
-    ReadStatus {
-        instance: &'static str,
-    },
-    ReadOrchestrationName {
-        instance: &'static str,
     },
     GetCustomStatus {
         instance: &'static str,
@@ -169,187 +211,6 @@ pub enum Op {
     },
 }
 
-/// A lock token, by how long ago it was handed out: 0 is the newest.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Token {
-    /// A token of an orchestration fetch.
-    Turn(usize),
-    /// A token of a worker fetch.
-    Work(usize),
-    /// One that nobody handed out.
-    NeverIssued,
-}
-
-/// Which executions a dispatcher can replay. Pins are whole versions: 1.0.0, 2.0.0.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Filter {
-    /// No filter.
-    Everything,
-    /// A filter without ranges.
-    Nothing,
-    /// Up to 1.0.0.
-    UpTo1,
-    /// From 2.0.0 on.
-    From2,
-    /// Up to 1.0.0, and a second range that does not count.
-    UpTo1ThenFrom2,
-}
-
-/// What a commit says it was built on.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Base {
-    /// Nothing is compared.
-    Unchecked,
-    /// The stamp that came with the fetch of this turn, if one came.
-    AsFetched,
-    /// A stamp that no execution bears.
-    Stale,
-}
-
-/// Which activities a worker takes.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Tags {
-    /// Untagged ones.
-    Untagged,
-    /// Those with this tag.
-    Tagged(&'static str),
-    /// Both.
-    UntaggedAnd(&'static str),
-    /// All.
-    AnyTag,
-    /// None.
-    NoTag,
-}
-
-/// Whether a turn names its orchestration.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub enum Naming {
-    /// Neither name nor version.
-    #[default]
-    Unnamed,
-    /// Both.
-    Named,
-    /// The name alone.
-    NameOnly,
-    /// The version alone.
-    VersionOnly,
-}
-
-/// An event of a delta.
-#[derive(Debug, Clone, Copy, PartialEq)]
-#[expect(missing_docs, reason = "each is the event of its name")]
-pub enum Ev {
-    Started,
-    /// With so many queue messages carried over.
-    StartedCarrying(usize),
-    Scheduled,
-    Completed,
-    Failed,
-    ContinuedAsNew,
-    StatusSet(&'static str),
-    StatusCleared,
-    KeySet(&'static str, &'static str),
-    KeyCleared(&'static str),
-    KeysCleared,
-}
-
-/// A work item.
-#[derive(Debug, Clone, Copy, PartialEq)]
-#[expect(missing_docs, reason = "each is the work item of its name, for the instance it names")]
-pub enum Item {
-    Start(&'static str),
-    StartUnversioned(&'static str),
-    /// A child and its parent.
-    StartChild(&'static str, &'static str),
-    NextExecution(&'static str),
-    Signal(&'static str),
-    QueueMessage(&'static str),
-    Cancel(&'static str),
-    /// Due so many milliseconds after the beginning.
-    Timer {
-        instance: &'static str,
-        at_ms: u64,
-    },
-    ActivityDone(&'static str, u64),
-    ActivityBroke(&'static str, u64),
-    ChildDone(&'static str),
-    ChildBroke(&'static str),
-    Activity {
-        instance: &'static str,
-        execution: u64,
-        id: u64,
-        session: Option<&'static str>,
-        tag: Option<&'static str>,
-    },
-}
-
-/// Which instances a bulk operation is about. `ended_before` counts from the beginning.
-#[derive(Debug, Clone, PartialEq)]
-#[expect(missing_docs, reason = "the fields of the filter of that name")]
-pub struct Which {
-    pub ids: Option<Vec<&'static str>>,
-    pub ended_before: Option<u64>,
-    pub limit: Option<u32>,
-}
-
-/// What a turn decided. Its `Debug` form leaves out what is at its default.
-#[derive(Clone, PartialEq, Default)]
-#[expect(missing_docs, reason = "the fields of the commit of that name")]
-pub struct Decided {
-    pub execution: u64,
-    pub events: Vec<(u64, Ev)>,
-    pub worker_items: Vec<Item>,
-    pub orchestrator_items: Vec<Item>,
-    pub naming: Naming,
-    pub parent: Option<&'static str>,
-    /// The major version of the pin.
-    pub pin: Option<u64>,
-    pub status: Option<&'static str>,
-    pub output: Option<&'static str>,
-    pub cancelled: Vec<(&'static str, u64, u64)>,
-}
-
-impl fmt::Debug for Decided {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            execution,
-            events,
-            worker_items,
-            orchestrator_items,
-            naming,
-            parent,
-            pin,
-            status,
-            output,
-            cancelled,
-        } = self;
-        write!(f, "Decided {{ execution: {execution}, ")?;
-        if !events.is_empty() {
-            write!(f, "events: {events:?}, ")?;
-        }
-        if !worker_items.is_empty() {
-            write!(f, "worker_items: {worker_items:?}, ")?;
-        }
-        if !orchestrator_items.is_empty() {
-            write!(f, "orchestrator_items: {orchestrator_items:?}, ")?;
-        }
-        if *naming != Naming::Unnamed {
-            write!(f, "naming: {naming:?}, ")?;
-        }
-        let texts = [("parent", parent), ("status", status), ("output", output)];
-        for (field, text) in texts.into_iter().filter(|(_, text)| text.is_some()) {
-            write!(f, "{field}: {text:?}, ")?;
-        }
-        if pin.is_some() {
-            write!(f, "pin: {pin:?}, ")?;
-        }
-        if !cancelled.is_empty() {
-            write!(f, "cancelled: {cancelled:?}, ")?;
-        }
-        f.write_str("..Decided::default() }")
-    }
-}
-
 impl Op {
     /// Whether the arguments alone are reason enough to refuse it, whatever the store holds. If the lock is lost as well,
     /// the contract does not say which reason is told.
@@ -358,22 +219,13 @@ impl Op {
             Self::AckOrchestrationItem { decided, .. } | Self::CommitTurn { decided, .. } => {
                 decided.is_malformed()
             }
-            Self::AckWorkItem { completion: Some(item), .. } => {
+            Self::AckWorkItem { completion: Some(item), .. }
+            | Self::SettleWork { settled: Settled::Ended(Some(item)), .. } => {
                 !matches!(item, Item::ActivityDone(..) | Item::ActivityBroke(..))
             }
+            Self::Submit { messages } => messages.iter().any(|(item, _)| item.is_activity()),
             _ => false,
         }
-    }
-}
-
-impl Decided {
-    fn is_malformed(&self) -> bool {
-        let is_activity = |item: &Item| matches!(item, Item::Activity { .. });
-        let ids: BTreeSet<u64> = self.events.iter().map(|(id, _)| *id).collect();
-        ids.contains(&0)
-            || ids.len() < self.events.len()
-            || !self.worker_items.iter().all(is_activity)
-            || self.orchestrator_items.iter().any(is_activity)
     }
 }
 

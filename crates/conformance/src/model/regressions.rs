@@ -1,14 +1,15 @@
 //! Sequences that once showed a difference between two providers, as the model test shrank them.
 
-use super::op::Base::*;
-use super::op::Ev::*;
-use super::op::Filter::*;
-use super::op::Item::*;
-use super::op::Naming::*;
+use super::op::Op;
 use super::op::Op::*;
-use super::op::Tags::*;
-use super::op::Token::*;
-use super::op::{Decided, Op};
+use super::op_parts::Base::*;
+use super::op_parts::Decided;
+use super::op_parts::Ev::*;
+use super::op_parts::Filter::*;
+use super::op_parts::Item::*;
+use super::op_parts::Naming::*;
+use super::op_parts::Tags::*;
+use super::op_parts::Token::*;
 
 /// All of them, each named for what must hold.
 pub(super) fn all() -> Vec<(&'static str, Vec<Op>)> {
@@ -99,7 +100,7 @@ fn warm_turn_named_by_its_history() -> Vec<Op> {
             base: Unchecked,
             stamp: 1,
         },
-        FetchTurn { lock_ms: 30_000, filter: Everything, kept: true },
+        FetchTurns { turns_max: 1, lock_ms: 30_000, filter: Everything, kept: true },
     ]
 }
 

@@ -1,18 +1,20 @@
 //! The operations on the orchestrator queue and its locks.
 
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
-use everturn_core::{Event, EventKind, SemverRange};
-use everturn_provider::{
-    DispatcherCapabilityFilter, ExecutionMetadata, OrchestrationItem, ScheduledActivityIdentifier, Stamp,
-    TurnCommit,
+use everturn_core::{Event, EventKind, ExecutionStatus, SemverRange};
+use everturn_provider::store::{
+    ExecutionUpdate, Feature, FetchedTurn, NewMessage, Stamp, Submission, TurnCommit, TurnFetch,
 };
+use everturn_provider::{DispatcherCapabilityFilter, OrchestrationItem, ScheduledActivityIdentifier};
 use semver::Version;
 
 use super::answer::Answer;
-use super::op::{Base, Decided, Ev, Filter, Naming, Op, Token};
+use super::op::Op;
+use super::op_parts::{Base, Decided, Ev, Filter, Item, Naming, Token};
 use super::world::{GIVEN_STAMPS_MAX, HeldTurn, ShelfView, World, shown_stamp, work_item};
 use crate::events;
 use crate::items::{NAME, VERSION};
@@ -22,11 +24,20 @@ impl World {
         self.found_nothing = false;
         match op {
             Op::FetchOrchestrationItem { lock_ms, filter } => self.fetch(*lock_ms, *filter).await,
-            Op::FetchTurn { lock_ms, filter, kept } => self.fetch_turn(*lock_ms, *filter, *kept).await,
+            Op::FetchTurns { turns_max, lock_ms, filter, kept } => {
+                self.fetch_turns(*turns_max, *lock_ms, *filter, *kept).await
+            }
             Op::AckOrchestrationItem { token, decided } => self.ack(*token, decided).await,
             Op::CommitTurn { token, decided, base, stamp } => {
                 self.commit(*token, decided, *base, Stamp(*stamp)).await
             }
+            Op::AbandonTurn { token, delay_ms, refund } => {
+                let delay = delay_ms.map(Duration::from_millis);
+                let answer = self.store.release_turn(&self.token(*token), delay, *refund).await;
+                self.ended_if(answer.is_ok(), *token);
+                Answer::accepted(answer)
+            }
+            Op::Submit { messages } => self.submit(messages).await,
             Op::AbandonOrchestrationItem { token, delay_ms, refund } => {
                 let delay = delay_ms.map(Duration::from_millis);
                 let name = self.token(*token);
@@ -68,30 +79,70 @@ impl World {
         }
     }
 
-    async fn fetch_turn(&mut self, lock_ms: u64, filter: Filter, lends: bool) -> Answer {
+    /// Fetches until there are so many turns or none is left: how many come at once is the store's choice.
+    async fn fetch_turns(&mut self, turns_max: usize, lock_ms: u64, filter: Filter, lends: bool) -> Answer {
         let lock = Duration::from_millis(lock_ms);
-        let view = Arc::new(ShelfView { shelf: Arc::clone(&self.shelf), lends });
-        let filter = capabilities(filter);
-        let fetched = self.provider.fetch_turn(lock, Duration::ZERO, filter.as_ref(), view).await;
-        let asked = self.shelf.take_asked();
-        match fetched {
-            Err(error) => Answer::refused(&error),
-            Ok(None) => {
+        let mut fetch = TurnFetch::new(lock, Duration::ZERO);
+        fetch.filter = capabilities(filter);
+        if self.store.supports(Feature::WarmInstances) {
+            fetch.warm = Some(Arc::new(ShelfView { shelf: Arc::clone(&self.shelf), lends }));
+        }
+        let mut shown = Vec::new();
+        while shown.len() < turns_max {
+            fetch.turns_max = turns_max - shown.len();
+            let turns = match self.store.fetch_turns(&fetch).await {
+                Ok(turns) => turns,
+                Err(error) => return Answer::refused(&error),
+            };
+            assert!(turns.len() <= fetch.turns_max, "{} turns for {}", turns.len(), fetch.turns_max);
+            if turns.is_empty() {
                 self.found_nothing = true;
-                Answer::empty(("nothing", asked))
+                break;
             }
-            Ok(Some(turn)) => {
-                self.hold(&turn.item, turn.lock_token, turn.stamp, lock_ms);
-                let (stamp, is_warm) = (shown_stamp(turn.stamp), turn.warm.is_some());
-                if is_warm {
-                    // A warm turn may be told of before its lock is stored, and a reader would not see that lock yet.
-                    // Whatever is answered after it is answered when both are stored.
-                    let refused = self.provider.renew_orchestration_item_lock("never issued", lock).await;
-                    assert!(refused.is_err(), "nobody holds that lock");
-                }
-                Answer::done((shown_item(turn.item), turn.attempt_count, stamp, is_warm, asked))
+            for turn in turns {
+                shown.push(self.shown_turn(turn, lock).await);
             }
         }
+        let asked = self.shelf.take_asked();
+        Answer::done_unless(shown.is_empty(), (shown, asked))
+    }
+
+    async fn shown_turn(&mut self, turn: FetchedTurn, lock: Duration) -> impl Debug + use<> {
+        assert!(turn.lock_left <= lock, "{:?} is left of {lock:?}", turn.lock_left);
+        let lock_ms = u64::try_from(lock.as_millis()).expect("locks are short");
+        self.hold(&turn.item, turn.lock_token, turn.stamp, lock_ms);
+        let (stamp, is_warm) = (shown_stamp(turn.stamp), turn.warm.is_some());
+        if is_warm {
+            // A warm turn may be returned before its lock is stored, and a reader would not see that lock yet. The
+            // store answers this call when both are stored.
+            let refused = self.store.renew_turn("never issued", lock).await;
+            assert!(refused.is_err(), "that lock does not exist");
+        }
+        (shown_item(turn.item), turn.attempt_count, stamp, is_warm)
+    }
+
+    /// Submits messages at once, or one by one if the store takes no more.
+    async fn submit(&mut self, messages: &[(Item, Option<u64>)]) -> Answer {
+        let new_message = |(item, delay_ms): &(Item, Option<u64>)| {
+            NewMessage::delayed(work_item(*item), delay_ms.map(Duration::from_millis))
+        };
+        let all: Vec<NewMessage> = messages.iter().map(new_message).collect();
+        let answer = match self.store.submit(&Submission::of_all(all.clone())).await {
+            Err(error) if error.is_unsupported() => error,
+            answer => return Answer::of(answer, Answer::done),
+        };
+        if messages.iter().any(|(item, _)| item.is_activity()) {
+            // All or nothing: the messages before the wrong one must not be queued.
+            return Answer::refused(&answer);
+        }
+        let mut receipts = Vec::new();
+        for message in all {
+            match self.store.submit(&Submission::of(message)).await {
+                Ok(receipt) => receipts.extend(receipt),
+                Err(error) => return Answer::refused(&error),
+            }
+        }
+        Answer::done(receipts)
     }
 
     fn hold(&mut self, item: &OrchestrationItem, token: String, stamp: Option<Stamp>, lock_ms: u64) {
@@ -113,16 +164,16 @@ impl World {
     }
 
     async fn ack(&mut self, token: Token, decided: &Decided) -> Answer {
-        let commit = self.turn_commit(token, decided, None, Stamp(0));
+        let commit = self.turn_commit(token, decided);
         let answer = self
             .provider
             .ack_orchestration_item(
                 &commit.lock_token,
                 commit.execution_id,
                 commit.history_delta,
-                commit.worker_items,
-                commit.orchestrator_items,
-                commit.metadata,
+                commit.worker_items.into_iter().map(|work| work.item).collect(),
+                commit.orchestrator_items.into_iter().map(|message| message.item).collect(),
+                commit.update.into(),
                 commit.cancelled_activities,
             )
             .await;
@@ -136,11 +187,12 @@ impl World {
             Base::AsFetched => self.turn_of(token).and_then(|turn| turn.stamp),
             Base::Stale => Some(Stamp(GIVEN_STAMPS_MAX)),
         };
-        let mut commit = self.turn_commit(token, decided, base, stamp);
+        let mut commit = self.turn_commit(token, decided);
+        (commit.base, commit.stamp) = (base, Some(stamp));
         let (shelf, instance) = (Arc::clone(&self.shelf), self.instance_of(token));
         let execution = decided.execution;
         commit.check_in = Some(Arc::new(move || shelf.keep(&instance, execution, stamp)));
-        let answer = self.provider.commit_turn(&commit).await;
+        let answer = self.store.commit_turn(&commit).await;
         self.ended_if(answer.is_ok(), token);
         let check_ins = self.shelf.check_ins();
         Answer::of(answer, |()| Answer::done(check_ins))
@@ -150,38 +202,39 @@ impl World {
         self.turn_of(token).map_or_else(|| "a".to_owned(), |turn| turn.instance.clone())
     }
 
-    fn turn_commit(&self, token: Token, decided: &Decided, base: Option<Stamp>, stamp: Stamp) -> TurnCommit {
+    fn turn_commit(&self, token: Token, decided: &Decided) -> TurnCommit {
         let instance = self.instance_of(token);
-        let named = matches!(decided.naming, Naming::Named | Naming::NameOnly);
-        let versioned = matches!(decided.naming, Naming::Named | Naming::VersionOnly);
-        TurnCommit {
-            lock_token: self.token(token),
-            execution_id: decided.execution,
-            history_delta: history(&instance, decided.execution, &decided.events),
-            worker_items: decided.worker_items.iter().copied().map(work_item).collect(),
-            orchestrator_items: decided.orchestrator_items.iter().copied().map(work_item).collect(),
-            metadata: ExecutionMetadata {
-                status: decided.status.map(str::to_owned),
-                output: decided.output.map(str::to_owned),
-                orchestration_name: named.then(|| NAME.to_owned()),
-                orchestration_version: versioned.then(|| VERSION.to_owned()),
-                parent_instance_id: decided.parent.map(str::to_owned),
-                pinned_engine_version: decided.pin.map(|major| Version::new(major, 0, 0)),
-            },
-            cancelled_activities: decided
-                .cancelled
-                .iter()
-                .map(|(instance, execution_id, activity_id)| ScheduledActivityIdentifier {
-                    instance: (*instance).to_owned(),
-                    execution_id: *execution_id,
-                    activity_id: *activity_id,
-                })
-                .collect(),
-            base,
-            stamp,
-            check_in: None,
-        }
+        let mut commit = TurnCommit::new(self.token(token), decided.execution);
+        commit.history_delta = history(&instance, decided.execution, &decided.events);
+        commit.worker_items = decided.worker_items.iter().map(|item| work_item(*item).into()).collect();
+        commit.orchestrator_items =
+            decided.orchestrator_items.iter().map(|item| work_item(*item).into()).collect();
+        commit.update = execution_update(decided);
+        commit.cancelled_activities = decided
+            .cancelled
+            .iter()
+            .map(|(instance, execution_id, activity_id)| ScheduledActivityIdentifier {
+                instance: (*instance).to_owned(),
+                execution_id: *execution_id,
+                activity_id: *activity_id,
+            })
+            .collect();
+        commit
     }
+}
+
+fn execution_update(decided: &Decided) -> ExecutionUpdate {
+    let named = matches!(decided.naming, Naming::Named | Naming::NameOnly);
+    let versioned = matches!(decided.naming, Naming::Named | Naming::VersionOnly);
+    let mut update = ExecutionUpdate::default();
+    update.status =
+        decided.status.map(|name| ExecutionStatus::from_name(name).expect("the name of a status"));
+    update.output = decided.output.map(str::to_owned);
+    update.orchestration_name = named.then(|| NAME.to_owned());
+    update.orchestration_version = versioned.then(|| VERSION.to_owned());
+    update.parent_instance_id = decided.parent.map(str::to_owned);
+    update.pinned_engine_version = decided.pin.map(|major| Version::new(major, 0, 0));
+    update
 }
 
 /// Everything of an item, with its keys in order.

@@ -2,11 +2,15 @@
 
 use std::time::Duration;
 
-use everturn_provider::{LockKind, LockRenewal, SessionFetchConfig, TagFilter};
+use everturn_core::WorkItem;
+use everturn_provider::store::{LockKind, LockRenewal, Renewal, SessionRenewal, WorkFetch};
+use everturn_provider::{ProviderError, SessionFetchConfig, TagFilter};
 
-use super::answer::Answer;
-use super::op::{Op, Tags, Token};
+use super::answer::{Answer, Outcome};
+use super::op::Op;
+use super::op_parts::{Settled, Tags, Token};
 use super::world::{HeldWork, World, work_item};
+use crate::harness::session;
 use crate::items;
 
 impl World {
@@ -15,16 +19,11 @@ impl World {
             Op::EnqueueForWorker { item } => {
                 Answer::accepted(self.provider.enqueue_for_worker(work_item(*item)).await)
             }
-            Op::FetchWorkItem { lock_ms, owner, tags } => self.fetch_work(*lock_ms, *owner, *tags).await,
+            Op::FetchWorkItem { lock_ms, owner, tags } => self.fetch_one(*lock_ms, *owner, *tags).await,
             Op::AckWorkItem { token, completion } => {
                 let name = self.token(*token);
                 let answer = self.provider.ack_work_item(&name, completion.map(work_item)).await;
-                if answer.is_ok() {
-                    let lease_ms = self.work_of(*token).and_then(|work| work.leased_until_ms);
-                    self.idle_leases_ms.extend(lease_ms);
-                }
-                self.ended_if(answer.is_ok(), *token);
-                Answer::accepted(answer)
+                self.work_ended(*token, answer)
             }
             Op::AbandonWorkItem { token, delay_ms, refund } => {
                 let delay = delay_ms.map(Duration::from_millis);
@@ -41,16 +40,35 @@ impl World {
                 }
                 Answer::accepted(answer)
             }
-            Op::RenewLocks { tokens, extend_ms } => self.renew_locks(tokens, *extend_ms).await,
+            Op::FetchWork { work_max, lock_ms, owner, tags } => {
+                self.fetch_many(*work_max, *lock_ms, *owner, *tags).await
+            }
+            Op::SettleWork { token, settled: Settled::Ended(completion) } => {
+                let completion = completion.map(work_item);
+                let answer = self.store.end_work(&self.token(*token), completion).await;
+                self.work_ended(*token, answer)
+            }
+            Op::SettleWork { token, settled: Settled::Abandoned { delay_ms, refund } } => {
+                let delay = delay_ms.map(Duration::from_millis);
+                let answer = self.store.release_work(&self.token(*token), delay, *refund).await;
+                self.ended_if(answer.is_ok(), *token);
+                Answer::accepted(answer)
+            }
+            Op::Renew { tokens, owners, extend_ms, idle_ms } => {
+                self.renew(tokens, owners.as_deref(), *extend_ms, *idle_ms).await
+            }
+            Op::Sweep => {
+                self.forget_ended_leases();
+                let removed = self.store.sweep_sessions(Duration::ZERO).await;
+                Answer::of(removed, |count| Answer::done_unless(count == 0, count))
+            }
             Op::RenewSessionLock { owners, extend_ms, idle_ms } => {
                 let (extend_for, idle) = (Duration::from_millis(*extend_ms), Duration::from_millis(*idle_ms));
                 let renewed = self.provider.renew_session_lock(owners, extend_for, idle).await;
                 Answer::of(renewed, |count| Answer::done_unless(count == 0, count))
             }
             Op::CleanupOrphanedSessions => {
-                let now_ms = self.now_ms();
-                self.leases_ms.retain(|end_ms| now_ms < *end_ms);
-                self.idle_leases_ms.retain(|end_ms| now_ms < *end_ms);
+                self.forget_ended_leases();
                 let removed = self.provider.cleanup_orphaned_sessions(Duration::ZERO).await;
                 Answer::of(removed, |count| Answer::done_unless(count == 0, count))
             }
@@ -58,64 +76,125 @@ impl World {
         }
     }
 
-    async fn fetch_work(&mut self, lock_ms: u64, owner: Option<(&str, u64)>, tags: Tags) -> Answer {
-        let session = owner.map(|(owner, lease_ms)| SessionFetchConfig {
-            owner_id: owner.to_owned(),
-            lock_timeout: Duration::from_millis(lease_ms),
-        });
-        let tags = match tags {
-            Tags::Untagged => TagFilter::default_only(),
-            Tags::Tagged(tag) => TagFilter::tags([tag]),
-            Tags::UntaggedAnd(tag) => TagFilter::default_and([tag]),
-            Tags::AnyTag => TagFilter::any(),
-            Tags::NoTag => TagFilter::none(),
-        };
-        let lock = Duration::from_millis(lock_ms);
+    fn forget_ended_leases(&mut self) {
+        let now_ms = self.now_ms();
+        self.leases_ms.retain(|end_ms| now_ms < *end_ms);
+        self.idle_leases_ms.retain(|end_ms| now_ms < *end_ms);
+    }
+
+    fn work_ended(&mut self, token: Token, answer: Result<(), ProviderError>) -> Answer {
+        if answer.is_ok() {
+            let lease_ms = self.work_of(token).and_then(|work| work.leased_until_ms);
+            self.idle_leases_ms.extend(lease_ms);
+        }
+        self.ended_if(answer.is_ok(), token);
+        Answer::accepted(answer)
+    }
+
+    /// One activity through the plain verb.
+    async fn fetch_one(&mut self, lock_ms: u64, owner: Option<(&str, u64)>, tags: Tags) -> Answer {
+        let (lock, session, tags) = (Duration::from_millis(lock_ms), session_of(owner), tag_filter(tags));
         let fetched = self.provider.fetch_work_item(lock, Duration::ZERO, session.as_ref(), &tags).await;
         match fetched {
             Err(error) => Answer::refused(&error),
             Ok(None) => Answer::empty("nothing"),
             Ok(Some((item, token, attempts))) => {
-                self.assert_fresh(&token);
-                let lease_ms =
-                    owner.filter(|_| items::session(&item).is_some()).map(|(_, lease_ms)| lease_ms);
-                let leased_until_ms = lease_ms.map(|lease_ms| self.now_ms().saturating_add(lease_ms));
-                self.leases_ms.extend(leased_until_ms);
-                self.works.push(HeldWork {
-                    token,
-                    instance: item.instance().to_owned(),
-                    id: items::activity_id(&item),
-                    leased_until_ms,
-                    locked_until_ms: self.now_ms().saturating_add(lock_ms),
-                    ended: false,
-                });
+                self.hold_work(&item, token, owner, lock_ms);
                 Answer::done((item, attempts))
             }
         }
     }
 
-    async fn renew_locks(&mut self, tokens: &[Token], extend_ms: u64) -> Answer {
-        let renewals: Vec<LockRenewal> = tokens
-            .iter()
-            .map(|token| LockRenewal {
-                kind: if matches!(token, Token::Work(_)) {
-                    LockKind::WorkItem
-                } else {
-                    LockKind::Orchestration
-                },
-                token: self.token(*token),
-                extend_for: Duration::from_millis(extend_ms),
-            })
-            .collect();
-        let answers = self.provider.renew_locks(&renewals).await;
-        for (token, answer) in tokens.iter().zip(&answers) {
-            if answer.is_ok() {
-                self.note(*token, Some(extend_ms));
+    /// Fetches until there are so many activities or none is left: how many come at once is the store's choice.
+    async fn fetch_many(
+        &mut self,
+        work_max: usize,
+        lock_ms: u64,
+        owner: Option<(&str, u64)>,
+        tags: Tags,
+    ) -> Answer {
+        let lock = Duration::from_millis(lock_ms);
+        let mut fetch =
+            WorkFetch::new(lock, Duration::ZERO).with_session(session_of(owner)).with_tags(tag_filter(tags));
+        let mut shown = Vec::new();
+        while shown.len() < work_max {
+            fetch.work_max = work_max - shown.len();
+            let batch = match self.store.fetch_work(&fetch).await {
+                Ok(batch) => batch,
+                Err(error) => return Answer::refused(&error),
+            };
+            assert!(batch.len() <= fetch.work_max, "{} activities for {}", batch.len(), fetch.work_max);
+            if batch.is_empty() {
+                break;
+            }
+            for work in batch {
+                assert!(work.lock_left <= lock, "{:?} is left of {lock:?}", work.lock_left);
+                self.hold_work(&work.item, work.lock_token, owner, lock_ms);
+                shown.push((work.item, work.attempt_count));
             }
         }
-        let answers: Vec<Answer> = answers.into_iter().map(Answer::accepted).collect();
-        let refusal = answers.iter().find(|answer| answer.outcome == super::answer::Outcome::Refused);
-        let outcome = refusal.map_or(super::answer::Outcome::Done, |answer| answer.outcome);
-        Answer { outcome, told: format!("{answers:?}") }
+        Answer::done_unless(shown.is_empty(), shown)
+    }
+
+    fn hold_work(&mut self, item: &WorkItem, token: String, owner: Option<(&str, u64)>, lock_ms: u64) {
+        self.assert_fresh(&token);
+        let lease_ms = owner.filter(|_| items::session(item).is_some()).map(|(_, lease_ms)| lease_ms);
+        let leased_until_ms = lease_ms.map(|lease_ms| self.now_ms().saturating_add(lease_ms));
+        self.leases_ms.extend(leased_until_ms);
+        self.works.push(HeldWork {
+            token,
+            instance: item.instance().to_owned(),
+            id: items::activity_id(item),
+            leased_until_ms,
+            locked_until_ms: self.now_ms().saturating_add(lock_ms),
+            ended: false,
+        });
+    }
+
+    async fn renew(
+        &mut self,
+        tokens: &[Token],
+        owners: Option<&[&str]>,
+        extend_ms: u64,
+        idle_ms: u64,
+    ) -> Answer {
+        let extend_for = Duration::from_millis(extend_ms);
+        let lock = |token: &Token| {
+            let is_work = matches!(token, Token::Work(_));
+            let kind = if is_work { LockKind::WorkItem } else { LockKind::Orchestration };
+            LockRenewal { kind, token: self.token(*token), extend_for }
+        };
+        let mut renewal = Renewal::of_locks(tokens.iter().map(lock).collect());
+        renewal.sessions = owners.map(|owners| SessionRenewal {
+            owner_ids: owners.iter().map(|owner| (*owner).to_owned()).collect(),
+            extend_for,
+            idle_timeout: Duration::from_millis(idle_ms),
+        });
+        let renewed = match self.store.renew(&renewal).await {
+            Ok(renewed) => renewed,
+            Err(error) => return Answer::refused(&error),
+        };
+        assert_eq!(renewed.locks.len(), tokens.len(), "one answer per lock");
+        for (token, _) in tokens.iter().zip(&renewed.locks).filter(|(_, answer)| answer.is_ok()) {
+            self.note(*token, Some(extend_ms));
+        }
+        let answers: Vec<Answer> = renewed.locks.into_iter().map(Answer::accepted).collect();
+        let is_refused = answers.iter().any(|answer| answer.outcome == Outcome::Refused);
+        let outcome = if is_refused { Outcome::Refused } else { Outcome::Done };
+        Answer { outcome, told: format!("{answers:?} {}", renewed.sessions) }
+    }
+}
+
+fn session_of(owner: Option<(&str, u64)>) -> Option<SessionFetchConfig> {
+    owner.and_then(|(owner, lease_ms)| session(owner, Duration::from_millis(lease_ms)))
+}
+
+fn tag_filter(tags: Tags) -> TagFilter {
+    match tags {
+        Tags::Untagged => TagFilter::default_only(),
+        Tags::Tagged(tag) => TagFilter::tags([tag]),
+        Tags::UntaggedAnd(tag) => TagFilter::default_and([tag]),
+        Tags::AnyTag => TagFilter::any(),
+        Tags::NoTag => TagFilter::none(),
     }
 }

@@ -5,12 +5,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use everturn_core::WorkItem;
-use everturn_provider::{
-    Clock, LentInstance, ManualClock, MemoryProvider, Provider, ProviderAdmin, Stamp, WarmView,
-};
+use everturn_provider::store::{LentInstance, Stamp, WarmView};
+use everturn_provider::{Clock, ManualClock, MemoryProvider, Provider, ProviderAdmin, store_of};
 
 use super::answer::Answer;
-use super::op::{Item, Op, Token};
+use super::op::Op;
+use super::op_parts::{Item, Token};
+use crate::harness::StoreHandle;
 use crate::items;
 
 /// When every world begins.
@@ -21,6 +22,7 @@ pub(crate) const GIVEN_STAMPS_MAX: u64 = 1_000;
 /// A provider and what it handed out.
 pub(crate) struct World {
     pub(super) provider: Arc<dyn Provider>,
+    pub(super) store: StoreHandle,
     pub(super) clock: Arc<ManualClock>,
     pub(super) turns: Vec<HeldTurn>,
     pub(super) works: Vec<HeldWork>,
@@ -116,7 +118,9 @@ impl World {
     }
 
     pub(crate) fn of(provider: Arc<dyn Provider>, clock: Arc<ManualClock>) -> Self {
+        let store = StoreHandle::new(store_of(Arc::clone(&provider)));
         Self {
+            store,
             provider,
             clock,
             turns: Vec::new(),
@@ -128,12 +132,12 @@ impl World {
         }
     }
 
-    pub(crate) fn provider(&self) -> &dyn Provider {
-        &*self.provider
+    pub(crate) fn store(&self) -> &StoreHandle {
+        &self.store
     }
 
     pub(super) fn admin(&self) -> &dyn ProviderAdmin {
-        self.provider.as_management_capability().expect("the provider has a management side")
+        self.store.admin()
     }
 
     pub(crate) fn now_ms(&self) -> u64 {
@@ -222,26 +226,36 @@ impl World {
     pub(crate) async fn apply(&mut self, op: &Op) -> Answer {
         match op {
             Op::Pass { ms } => self.pass(*ms),
-            Op::FetchOrchestrationItem { .. }
-            | Op::FetchTurn { .. }
-            | Op::AckOrchestrationItem { .. }
+            Op::FetchTurns { .. }
             | Op::CommitTurn { .. }
+            | Op::AbandonTurn { .. }
+            | Op::Submit { .. }
+            | Op::FetchOrchestrationItem { .. }
+            | Op::AckOrchestrationItem { .. }
             | Op::AbandonOrchestrationItem { .. }
             | Op::RenewOrchestrationItemLock { .. }
             | Op::EnqueueForOrchestrator { .. } => self.apply_to_turns(op).await,
-            Op::EnqueueForWorker { .. }
+            Op::FetchWork { .. }
+            | Op::SettleWork { .. }
+            | Op::Renew { .. }
+            | Op::Sweep
+            | Op::EnqueueForWorker { .. }
             | Op::FetchWorkItem { .. }
             | Op::AckWorkItem { .. }
             | Op::AbandonWorkItem { .. }
             | Op::RenewWorkItemLock { .. }
-            | Op::RenewLocks { .. }
             | Op::RenewSessionLock { .. }
             | Op::CleanupOrphanedSessions => self.apply_to_works(op).await,
-            Op::AppendWithExecution { .. }
-            | Op::Read { .. }
-            | Op::ReadWithExecution { .. }
+            Op::ReadExecution { .. }
             | Op::ReadStatus { .. }
             | Op::ReadOrchestrationName { .. }
+            | Op::ReadCustomStatus { .. }
+            | Op::ReadKvValue { .. }
+            | Op::ReadKvValues { .. }
+            | Op::ReadStats { .. }
+            | Op::AppendWithExecution { .. }
+            | Op::Read { .. }
+            | Op::ReadWithExecution { .. }
             | Op::GetCustomStatus { .. }
             | Op::GetKvValue { .. }
             | Op::GetKvAllValues { .. }

@@ -1,25 +1,32 @@
-//! A sound provider with one fault built in.
+//! A sound store with one fault built in.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use everturn_conformance::ProviderFactory;
-use everturn_core::{Event, OrchestrationStatus, SystemStats, WorkItem};
+use everturn_conformance::{LayeredAdmin, ProviderFactory};
+use everturn_core::{Event, KvEntry, WorkItem};
+use everturn_provider::store::{
+    CustomStatus, ExecutionRead, FetchedTurn, FetchedWork, LockKind, RawWrites, Receipt, Renewal, Renewed,
+    Settlement, SettlementKind, Store, StoreLayer, StoredExecution, Submission, TurnAbandon, TurnCommit,
+    TurnFetch, WorkFetch,
+};
+use everturn_provider::testing::TableAccess as _;
 use everturn_provider::{
-    DispatcherCapabilityFilter, ExecutionMetadata, FetchedTurn, InstanceWatch, LockRenewal, ManualClock,
-    MemoryProvider, OrchestrationItem, Provider, ProviderAdmin, ProviderError, ScheduledActivityIdentifier,
-    SessionFetchConfig, TagFilter, TurnCommit, WarmView,
+    DispatcherCapabilityFilter, InstanceWatch, ManualClock, MemoryProvider, Provider, ProviderAdmin,
+    ProviderError, SessionFetchConfig, TagFilter,
 };
 use semver::Version;
+
+use crate::faulty_admin::FaultyAdmin;
 
 /// How long the locks of the cases last.
 const LOCK: Duration = Duration::from_secs(30);
 
-/// What is wrong with a provider.
+/// What is wrong with a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fault {
+pub(crate) enum StoreFault {
     None,
     CancelledRowsAreKept,
     OrchestratorItemsAreLost,
@@ -53,90 +60,298 @@ pub(crate) enum Fault {
     CheckInIsForgotten,
     WatchesNeverWake,
     DroppedFetchesKeepTheirWork,
+    MoreTurnsComeThanWereAskedFor,
+    MoreWorkComesThanWasAskedFor,
+    LockLeftIsZero,
+    SubmissionsAreTorn,
+    SessionsOfARenewalAreForgotten,
 }
 
-pub(crate) struct Faulty {
-    pub(crate) inner: Arc<MemoryProvider>,
-    fault: Fault,
-    pub(crate) known: Mutex<Known>,
+/// A store around the in-memory one that does one thing wrong.
+pub(crate) struct FaultyLayer {
+    inner: Arc<MemoryProvider>,
+    fault: StoreFault,
+    record: Arc<FaultRecord>,
+    admin: LayeredAdmin<FaultyAdmin>,
 }
 
 /// What a fault needs to remember.
 #[derive(Default)]
-pub(crate) struct Known {
-    /// The turns that were handed out: token and instance.
-    turns: Vec<(String, String)>,
+pub(crate) struct FaultRecord {
+    /// The turns that were fetched: token and instance.
+    turns: Mutex<Vec<(String, String)>>,
     /// What executions are pinned to.
-    pins: HashMap<String, Version>,
-    /// Who claims sessions.
-    owner: Option<SessionFetchConfig>,
+    pins: Mutex<HashMap<String, Version>>,
+    /// The first worker that claimed a session.
+    owner: Mutex<Option<SessionFetchConfig>>,
     /// Everything that was queued for workers.
-    pub(crate) activities: Vec<WorkItem>,
+    pub(crate) activities: Mutex<Vec<WorkItem>>,
     /// Instances that were pruned.
-    pub(crate) pruned: Vec<String>,
+    pub(crate) pruned: Mutex<Vec<String>>,
 }
 
-impl Faulty {
-    pub(crate) fn has(&self, fault: Fault) -> bool {
-        self.fault == fault
+impl FaultyLayer {
+    fn new(inner: Arc<MemoryProvider>, fault: StoreFault) -> Self {
+        let record: Arc<FaultRecord> = Arc::default();
+        let admin = FaultyAdmin { inner: Arc::clone(&inner), fault, record: Arc::clone(&record) };
+        Self { inner, fault, record, admin: LayeredAdmin(admin) }
     }
 
-    pub(crate) fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap()
+    fn has(&self, fault: StoreFault) -> bool {
+        self.fault == fault
     }
 
     /// How long a lock lasts that was asked to last so long.
     fn lock(&self, lock_timeout: Duration) -> Duration {
-        if self.has(Fault::ExpiryIsIgnored) { lock_timeout * 1_000 } else { lock_timeout }
+        if self.has(StoreFault::ExpiryIsIgnored) { lock_timeout * 1_000 } else { lock_timeout }
     }
 
-    /// The token that an ack is let through with.
-    async fn token_for_ack(&self, token: &str) -> Result<String, ProviderError> {
-        let turns = self.known().turns.clone();
-        let newest = turns.last().map_or(token, |(newest, _)| newest.as_str());
+    fn wait(&self, poll_timeout: Duration) -> Duration {
+        if self.has(StoreFault::FetchesDoNotWait) { Duration::ZERO } else { poll_timeout }
+    }
+
+    /// The token that a commit is let through with.
+    async fn token_for_commit(&self, token: &str) -> Result<String, ProviderError> {
         match self.fault {
-            Fault::AckTakesAnyToken => Ok(newest.to_owned()),
-            Fault::LateMessagesAreDeleted => {
-                // Gives the turn back and takes it again, with all that came meanwhile.
-                self.inner.abandon_orchestration_item(token, None, true).await?;
-                let again = self.inner.fetch_orchestration_item(LOCK, Duration::ZERO, None).await?;
-                Ok(again.map_or_else(|| token.to_owned(), |(_, token, _)| token))
+            StoreFault::AckTakesAnyToken => {
+                let turns = self.record.turns.lock().unwrap();
+                Ok(turns.last().map_or(token, |(newest, _)| newest.as_str()).to_owned())
+            }
+            StoreFault::LateMessagesAreDeleted => {
+                // Releases the turn and takes it again, with all that came meanwhile.
+                let abandon = TurnAbandon::new(token).with_ignored_attempt(true);
+                self.inner().abandon_turn(&abandon).await?;
+                let again = self.inner().fetch_turns(&TurnFetch::new(LOCK, Duration::ZERO)).await?.pop();
+                Ok(again.map_or_else(|| token.to_owned(), |turn| turn.lock_token))
             }
             _ => Ok(token.to_owned()),
         }
     }
 
-    fn wait(&self, poll_timeout: Duration) -> Duration {
-        if self.has(Fault::FetchesDoNotWait) { Duration::ZERO } else { poll_timeout }
-    }
-
-    async fn spoil(&self, item: &mut OrchestrationItem, attempts: &mut u32) -> Result<(), ProviderError> {
+    async fn spoil(&self, turn: &mut FetchedTurn) -> Result<(), ProviderError> {
+        let item = &mut turn.item;
         match self.fault {
-            Fault::MessagesComeInReverse => item.messages.reverse(),
-            Fault::AttemptsAreNotCounted => *attempts = 1,
-            Fault::HistoryIsShortened => item.history.truncate(2),
-            Fault::BrokenHistoryIsAnError if item.history_error.is_some() => {
+            StoreFault::MessagesComeInReverse => item.messages.reverse(),
+            StoreFault::AttemptsAreNotCounted => turn.attempt_count = 1,
+            StoreFault::LockLeftIsZero => turn.lock_left = Duration::ZERO,
+            StoreFault::HistoryIsShortened => item.history.truncate(2),
+            StoreFault::BrokenHistoryIsAnError if item.history_error.is_some() => {
                 return Err(ProviderError::damaged("fetch", "cannot be read"));
             }
-            Fault::SnapshotIsTheMergedView => {
-                let merged = self.inner.get_kv_all_values(&item.instance).await?;
-                let entry = |value| everturn_core::KvEntry { value, last_updated_at_ms: 77 };
+            StoreFault::SnapshotIsTheMergedView => {
+                let merged = self.inner().read_kv_values(&item.instance).await?;
+                let entry = |value| KvEntry { value, last_updated_at_ms: 77 };
                 item.kv_snapshot = merged.into_iter().map(|(key, value)| (key, entry(value))).collect();
             }
             _ => {}
         }
         Ok(())
     }
+
+    /// Whether the filter, applied too late, refuses a turn that is already locked.
+    fn is_refused_late(&self, filter: Option<&DispatcherCapabilityFilter>, instance: &str) -> bool {
+        let pins = self.record.pins.lock().unwrap();
+        filter.zip(pins.get(instance)).is_some_and(|(filter, pin)| !filter.is_compatible(pin))
+    }
 }
 
+impl StoreLayer for FaultyLayer {
+    fn inner(&self) -> &dyn Store {
+        &*self.inner
+    }
+
+    async fn fetch_turns(&self, fetch: &TurnFetch) -> Result<Vec<FetchedTurn>, ProviderError> {
+        let mut fetch = fetch.clone();
+        (fetch.lock_timeout, fetch.poll_timeout) =
+            (self.lock(fetch.lock_timeout), self.wait(fetch.poll_timeout));
+        if self.has(StoreFault::MoreTurnsComeThanWereAskedFor) {
+            fetch.turns_max += 1;
+        }
+        let late_filter = match self.fault {
+            StoreFault::FilterIsAppliedAfterTheLock => fetch.filter.take(),
+            StoreFault::FilterIsIgnored => {
+                fetch.filter = None;
+                None
+            }
+            _ => None,
+        };
+        let turns = if self.has(StoreFault::DroppedFetchesKeepTheirWork) {
+            let inner = Arc::clone(&self.inner);
+            tokio::spawn(async move { inner.fetch_turns(&fetch).await }).await.expect("the fetch ends")?
+        } else {
+            self.inner().fetch_turns(&fetch).await?
+        };
+        let mut spoilt = Vec::new();
+        for mut turn in turns {
+            self.spoil(&mut turn).await?;
+            let entry = (turn.lock_token.clone(), turn.item.instance.clone());
+            self.record.turns.lock().unwrap().push(entry);
+            if !self.is_refused_late(late_filter.as_ref(), &turn.item.instance) {
+                spoilt.push(turn);
+            }
+        }
+        Ok(spoilt)
+    }
+
+    async fn commit_turn(&self, commit: &TurnCommit) -> Result<(), ProviderError> {
+        let mut commit = commit.clone();
+        match self.fault {
+            StoreFault::CancelledRowsAreKept => commit.cancelled_activities.clear(),
+            StoreFault::OrchestratorItemsAreLost => commit.orchestrator_items.clear(),
+            StoreFault::StatusIsNotStored => commit.update.status = None,
+            StoreFault::BaseIsIgnored => commit.base = None,
+            StoreFault::CheckInIsForgotten => commit.check_in = None,
+            _ => {}
+        }
+        let turns = self.record.turns.lock().unwrap().clone();
+        let turn = turns.into_iter().find(|(token, _)| *token == commit.lock_token);
+        if let (Some((_, instance)), Some(pin)) = (turn, &commit.update.pinned_engine_version) {
+            self.record.pins.lock().unwrap().insert(instance, pin.clone());
+        }
+        let activities = commit.worker_items.iter().map(|work| work.item.clone());
+        self.record.activities.lock().unwrap().extend(activities);
+        commit.lock_token = self.token_for_commit(&commit.lock_token).await?;
+        let committed = self.inner().commit_turn(&commit).await;
+        if self.has(StoreFault::UnknownTokensAreAccepted) { Ok(()) } else { committed }
+    }
+
+    async fn abandon_turn(&self, abandon: &TurnAbandon) -> Result<(), ProviderError> {
+        let mut abandon = abandon.clone();
+        match self.fault {
+            StoreFault::DelayOfAbandonIsIgnored => abandon.delay = None,
+            StoreFault::RefundIsIgnored => abandon.ignore_attempt = false,
+            _ => {}
+        }
+        self.inner().abandon_turn(&abandon).await
+    }
+
+    async fn fetch_work(&self, fetch: &WorkFetch) -> Result<Vec<FetchedWork>, ProviderError> {
+        let mut fetch = fetch.clone();
+        (fetch.lock_timeout, fetch.poll_timeout) =
+            (self.lock(fetch.lock_timeout), self.wait(fetch.poll_timeout));
+        match self.fault {
+            StoreFault::MoreWorkComesThanWasAskedFor => fetch.work_max += 1,
+            StoreFault::SessionIsIgnored => fetch.session = None,
+            StoreFault::TagsAreIgnored => fetch.tags = TagFilter::Any,
+            StoreFault::SessionsAreStolen => {
+                // Every worker passes for the first that came.
+                if let Some(session) = fetch.session.take() {
+                    let mut owner = self.record.owner.lock().unwrap();
+                    fetch.session = Some(owner.get_or_insert(session).clone());
+                }
+            }
+            _ => {}
+        }
+        self.inner().fetch_work(&fetch).await
+    }
+
+    async fn settle_work(&self, settlement: &Settlement) -> Result<(), ProviderError> {
+        let settled = self.inner().settle_work(settlement).await;
+        if self.has(StoreFault::CompletionIsEnqueuedThoughTheRowIsGone)
+            && settled.is_err()
+            && let SettlementKind::End { completion: Some(completion) } = &settlement.kind
+        {
+            self.inner().submit(&Submission::of(completion.clone())).await?;
+        }
+        settled
+    }
+
+    async fn renew(&self, renewal: &Renewal) -> Result<Renewed, ProviderError> {
+        let mut asked = renewal.clone();
+        if self.has(StoreFault::SessionsOfARenewalAreForgotten) && !asked.locks.is_empty() {
+            asked.sessions = None;
+        }
+        let mut renewed = self.inner().renew(&asked).await?;
+        match self.fault {
+            StoreFault::RenewalAnswersAreSwapped => renewed.locks.reverse(),
+            StoreFault::RenewalsAlwaysSucceed => {
+                let answers = renewal.locks.iter().zip(&mut renewed.locks);
+                for (_, answer) in answers.filter(|(lock, _)| lock.kind == LockKind::WorkItem) {
+                    *answer = Ok(());
+                }
+            }
+            _ => {}
+        }
+        Ok(renewed)
+    }
+
+    async fn submit(&self, submission: &Submission) -> Result<Vec<Receipt>, ProviderError> {
+        let mut submission = submission.clone();
+        if self.has(StoreFault::DelayedMessagesAreVisibleEarly) {
+            submission.messages.iter_mut().for_each(|message| message.delay = None);
+        }
+        if self.has(StoreFault::SubmissionsAreTorn) {
+            let mut receipts = Vec::new();
+            for message in submission.messages {
+                receipts.extend(self.inner().submit(&Submission::of(message)).await?);
+            }
+            return Ok(receipts);
+        }
+        self.inner().submit(&submission).await
+    }
+
+    async fn read_execution(&self, read: &ExecutionRead) -> Result<StoredExecution, ProviderError> {
+        let execution = self.inner().read_execution(read).await;
+        if self.has(StoreFault::DamagedHistoryReadsAsEmpty) {
+            return Ok(execution.unwrap_or_default());
+        }
+        execution
+    }
+
+    async fn read_custom_status(
+        &self,
+        instance: &str,
+        last_seen_version: u64,
+    ) -> Result<Option<CustomStatus>, ProviderError> {
+        let is_ignored = self.has(StoreFault::LastSeenVersionIsIgnored);
+        self.inner().read_custom_status(instance, if is_ignored { 0 } else { last_seen_version }).await
+    }
+
+    fn watch(&self, instance: &str) -> InstanceWatch {
+        if self.has(StoreFault::WatchesNeverWake) {
+            let (never, changes) = tokio::sync::watch::channel(0);
+            // The channel must stay open, or the watch would notice that no sender is left.
+            std::mem::forget(never);
+            return InstanceWatch::woken(changes);
+        }
+        self.inner().watch(instance)
+    }
+
+    fn admin(&self) -> Option<&dyn ProviderAdmin> {
+        Some(&self.admin)
+    }
+
+    fn raw_writes(&self) -> Option<&dyn RawWrites> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl RawWrites for FaultyLayer {
+    async fn append_events(
+        &self,
+        instance: &str,
+        execution_id: u64,
+        new_events: Vec<Event>,
+    ) -> Result<(), ProviderError> {
+        self.inner.append_events(instance, execution_id, new_events).await
+    }
+
+    async fn enqueue_work(&self, item: WorkItem) -> Result<(), ProviderError> {
+        self.record.activities.lock().unwrap().push(item.clone());
+        self.inner.enqueue_work(item).await
+    }
+}
+
+/// Opens stores with one fault.
 pub(crate) struct FaultyFactory {
     clock: Arc<ManualClock>,
     inner: Arc<MemoryProvider>,
-    fault: Fault,
+    fault: StoreFault,
 }
 
 impl FaultyFactory {
-    pub(crate) fn new(fault: Fault) -> Self {
+    pub(crate) fn new(fault: StoreFault) -> Self {
         let clock = Arc::new(ManualClock::new(1_700_000_000_000));
         let inner = Arc::new(MemoryProvider::with_clock(clock.clone()));
         Self { clock, inner, fault }
@@ -150,7 +365,7 @@ impl ProviderFactory for FaultyFactory {
     }
 
     async fn open(&self) -> Arc<dyn Provider> {
-        Arc::new(Faulty { inner: Arc::clone(&self.inner), fault: self.fault, known: Mutex::default() })
+        Arc::new(FaultyLayer::new(Arc::clone(&self.inner), self.fault))
     }
 
     async fn damage_event(&self, _: &Arc<dyn Provider>, instance: &str, execution_id: u64, event_id: u64) {
@@ -159,259 +374,5 @@ impl ProviderFactory for FaultyFactory {
 
     async fn message_attempts(&self, _: &Arc<dyn Provider>, instance: &str) -> Option<Vec<u32>> {
         Some(self.inner.message_attempts(instance))
-    }
-}
-
-#[async_trait]
-impl Provider for Faulty {
-    async fn fetch_orchestration_item(
-        &self,
-        lock_timeout: Duration,
-        poll_timeout: Duration,
-        filter: Option<&DispatcherCapabilityFilter>,
-    ) -> Result<Option<(OrchestrationItem, String, u32)>, ProviderError> {
-        let is_late = self.has(Fault::FilterIsAppliedAfterTheLock);
-        let late_filter = filter.filter(|_| is_late);
-        let filter = filter.filter(|_| !is_late && !self.has(Fault::FilterIsIgnored)).cloned();
-        let (inner, wait) = (Arc::clone(&self.inner), self.wait(poll_timeout));
-        let lock_timeout = self.lock(lock_timeout);
-        let fetch = async move { inner.fetch_orchestration_item(lock_timeout, wait, filter.as_ref()).await };
-        let fetched = if self.has(Fault::DroppedFetchesKeepTheirWork) {
-            tokio::spawn(fetch).await.expect("the fetch ends")?
-        } else {
-            fetch.await?
-        };
-        let Some((mut item, token, mut attempts)) = fetched else { return Ok(None) };
-        self.spoil(&mut item, &mut attempts).await?;
-        self.known().turns.push((token.clone(), item.instance.clone()));
-        let pin = self.known().pins.get(&item.instance).cloned();
-        if let (Some(filter), Some(pin)) = (late_filter, pin)
-            && !filter.is_compatible(&pin)
-        {
-            return Ok(None);
-        }
-        Ok(Some((item, token, attempts)))
-    }
-
-    async fn ack_orchestration_item(
-        &self,
-        lock_token: &str,
-        execution_id: u64,
-        history_delta: Vec<Event>,
-        worker_items: Vec<WorkItem>,
-        mut orchestrator_items: Vec<WorkItem>,
-        mut metadata: ExecutionMetadata,
-        mut cancelled: Vec<ScheduledActivityIdentifier>,
-    ) -> Result<(), ProviderError> {
-        match self.fault {
-            Fault::CancelledRowsAreKept => cancelled.clear(),
-            Fault::OrchestratorItemsAreLost => orchestrator_items.clear(),
-            Fault::StatusIsNotStored => metadata.status = None,
-            _ => {}
-        }
-        let instance = self.known().turns.iter().find(|(token, _)| token == lock_token).cloned();
-        if let (Some((_, instance)), Some(pin)) = (instance, &metadata.pinned_engine_version) {
-            self.known().pins.insert(instance, pin.clone());
-        }
-        self.known().activities.extend(worker_items.iter().cloned());
-        let lock_token = self.token_for_ack(lock_token).await?;
-        let ack = self.inner.ack_orchestration_item(
-            &lock_token,
-            execution_id,
-            history_delta,
-            worker_items,
-            orchestrator_items,
-            metadata,
-            cancelled,
-        );
-        ack.await.or_else(|error| if self.has(Fault::UnknownTokensAreAccepted) { Ok(()) } else { Err(error) })
-    }
-
-    async fn abandon_orchestration_item(
-        &self,
-        token: &str,
-        delay: Option<Duration>,
-        ignore_attempt: bool,
-    ) -> Result<(), ProviderError> {
-        let delay = delay.filter(|_| !self.has(Fault::DelayOfAbandonIsIgnored));
-        let ignore_attempt = ignore_attempt && !self.has(Fault::RefundIsIgnored);
-        self.inner.abandon_orchestration_item(token, delay, ignore_attempt).await
-    }
-
-    async fn read(&self, instance: &str) -> Result<Vec<Event>, ProviderError> {
-        let history = self.inner.read(instance).await;
-        if self.has(Fault::DamagedHistoryReadsAsEmpty) { Ok(history.unwrap_or_default()) } else { history }
-    }
-
-    async fn read_with_execution(
-        &self,
-        instance: &str,
-        execution_id: u64,
-    ) -> Result<Vec<Event>, ProviderError> {
-        self.inner.read_with_execution(instance, execution_id).await
-    }
-
-    async fn append_with_execution(
-        &self,
-        instance: &str,
-        execution_id: u64,
-        new_events: Vec<Event>,
-    ) -> Result<(), ProviderError> {
-        self.inner.append_with_execution(instance, execution_id, new_events).await
-    }
-
-    async fn enqueue_for_worker(&self, item: WorkItem) -> Result<(), ProviderError> {
-        self.known().activities.push(item.clone());
-        self.inner.enqueue_for_worker(item).await
-    }
-
-    async fn fetch_work_item(
-        &self,
-        lock_timeout: Duration,
-        poll_timeout: Duration,
-        session: Option<&SessionFetchConfig>,
-        tag_filter: &TagFilter,
-    ) -> Result<Option<(WorkItem, String, u32)>, ProviderError> {
-        let mut session = session.filter(|_| !self.has(Fault::SessionIsIgnored)).cloned();
-        if self.has(Fault::SessionsAreStolen) && session.is_some() {
-            // Everybody passes for the first who came.
-            session = Some(self.known().owner.get_or_insert_with(|| session.unwrap()).clone());
-        }
-        let tags = if self.has(Fault::TagsAreIgnored) { &TagFilter::Any } else { tag_filter };
-        let lock_timeout = self.lock(lock_timeout);
-        self.inner.fetch_work_item(lock_timeout, self.wait(poll_timeout), session.as_ref(), tags).await
-    }
-
-    async fn ack_work_item(&self, token: &str, completion: Option<WorkItem>) -> Result<(), ProviderError> {
-        let answer = self.inner.ack_work_item(token, completion.clone()).await;
-        if self.has(Fault::CompletionIsEnqueuedThoughTheRowIsGone)
-            && answer.is_err()
-            && let Some(completion) = completion
-        {
-            self.inner.enqueue_for_orchestrator(completion, None).await?;
-        }
-        answer
-    }
-
-    async fn renew_work_item_lock(&self, token: &str, extend_for: Duration) -> Result<(), ProviderError> {
-        let answer = self.inner.renew_work_item_lock(token, extend_for).await;
-        if self.has(Fault::RenewalsAlwaysSucceed) { Ok(()) } else { answer }
-    }
-
-    async fn renew_session_lock(
-        &self,
-        owner_ids: &[&str],
-        extend_for: Duration,
-        idle_timeout: Duration,
-    ) -> Result<usize, ProviderError> {
-        self.inner.renew_session_lock(owner_ids, extend_for, idle_timeout).await
-    }
-
-    async fn cleanup_orphaned_sessions(&self, idle_timeout: Duration) -> Result<usize, ProviderError> {
-        self.inner.cleanup_orphaned_sessions(idle_timeout).await
-    }
-
-    async fn abandon_work_item(
-        &self,
-        token: &str,
-        delay: Option<Duration>,
-        ignore_attempt: bool,
-    ) -> Result<(), ProviderError> {
-        self.inner.abandon_work_item(token, delay, ignore_attempt).await
-    }
-
-    async fn renew_orchestration_item_lock(
-        &self,
-        token: &str,
-        extend_for: Duration,
-    ) -> Result<(), ProviderError> {
-        self.inner.renew_orchestration_item_lock(token, extend_for).await
-    }
-
-    async fn enqueue_for_orchestrator(
-        &self,
-        item: WorkItem,
-        delay: Option<Duration>,
-    ) -> Result<(), ProviderError> {
-        let delay = delay.filter(|_| !self.has(Fault::DelayedMessagesAreVisibleEarly));
-        self.inner.enqueue_for_orchestrator(item, delay).await
-    }
-
-    fn as_management_capability(&self) -> Option<&dyn ProviderAdmin> {
-        Some(self)
-    }
-
-    async fn get_custom_status(
-        &self,
-        instance: &str,
-        last_seen: u64,
-    ) -> Result<Option<(Option<String>, u64)>, ProviderError> {
-        let last_seen = if self.has(Fault::LastSeenVersionIsIgnored) { 0 } else { last_seen };
-        self.inner.get_custom_status(instance, last_seen).await
-    }
-
-    async fn get_kv_value(&self, instance: &str, key: &str) -> Result<Option<String>, ProviderError> {
-        self.inner.get_kv_value(instance, key).await
-    }
-
-    async fn get_kv_all_values(&self, instance: &str) -> Result<HashMap<String, String>, ProviderError> {
-        self.inner.get_kv_all_values(instance).await
-    }
-
-    async fn get_instance_stats(&self, instance: &str) -> Result<Option<SystemStats>, ProviderError> {
-        self.inner.get_instance_stats(instance).await
-    }
-
-    fn now_ms(&self) -> u64 {
-        self.inner.now_ms()
-    }
-
-    async fn fetch_turn(
-        &self,
-        lock_timeout: Duration,
-        poll_timeout: Duration,
-        filter: Option<&DispatcherCapabilityFilter>,
-        warm: Arc<dyn WarmView>,
-    ) -> Result<Option<FetchedTurn>, ProviderError> {
-        self.inner.fetch_turn(lock_timeout, poll_timeout, filter, warm).await
-    }
-
-    async fn commit_turn(&self, commit: &TurnCommit) -> Result<(), ProviderError> {
-        let mut commit = commit.clone();
-        match self.fault {
-            Fault::BaseIsIgnored => commit.base = None,
-            Fault::CheckInIsForgotten => commit.check_in = None,
-            _ => {}
-        }
-        self.inner.commit_turn(&commit).await
-    }
-
-    async fn renew_locks(&self, renewals: &[LockRenewal]) -> Vec<Result<(), ProviderError>> {
-        let mut answers = self.inner.renew_locks(renewals).await;
-        if self.has(Fault::RenewalAnswersAreSwapped) {
-            answers.reverse();
-        }
-        answers
-    }
-
-    async fn read_status(&self, instance: &str) -> Result<OrchestrationStatus, ProviderError> {
-        self.inner.read_status(instance).await
-    }
-
-    async fn read_orchestration_name(
-        &self,
-        instance: &str,
-    ) -> Result<Option<(String, String)>, ProviderError> {
-        self.inner.read_orchestration_name(instance).await
-    }
-
-    fn watch_instance(&self, instance: &str) -> InstanceWatch {
-        if self.has(Fault::WatchesNeverWake) {
-            let (never, changes) = tokio::sync::watch::channel(0);
-            // The channel must stay open, or the watch would notice that nobody wakes it.
-            std::mem::forget(never);
-            return InstanceWatch::woken(changes);
-        }
-        self.inner.watch_instance(instance)
     }
 }

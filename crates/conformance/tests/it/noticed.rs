@@ -3,12 +3,12 @@
 use std::panic::catch_unwind;
 
 use everturn_conformance::{
-    abandon_orchestration_item, ack_orchestration_item, ack_work_item, capability_filter, custom_status,
-    damage, delete, dropped_futures, enqueue_for_orchestrator, fetch_orchestration_item, kv_executions,
-    locks, long_poll, model, poison, prune, read, run, sessions, tags, tokens, warm, watch,
+    abandon_turn, capability_filter, commit_turn, damage, delete, dropped_futures, fetch_turns, fetch_work,
+    kv_executions, long_poll, model, poison, prune, read_custom_status, read_execution, renew, run, sessions,
+    settle_work, submit, tags, tokens, warm, watch,
 };
 
-use crate::faulty::{Fault, FaultyFactory};
+use crate::faulty::{FaultyFactory, StoreFault};
 
 /// The case passes on the sound provider and fails on the faulty one.
 macro_rules! noticed {
@@ -16,9 +16,9 @@ macro_rules! noticed {
         $(
             #[test]
             fn $test() {
-                run(FaultyFactory::new(Fault::None), $verb::listed::$case);
-                let failed = catch_unwind(|| run(FaultyFactory::new(Fault::$fault), $verb::listed::$case)).is_err();
-                assert!(failed, "{:?} went unnoticed", Fault::$fault);
+                run(FaultyFactory::new(StoreFault::None), $verb::listed::$case);
+                let failed = catch_unwind(|| run(FaultyFactory::new(StoreFault::$fault), $verb::listed::$case)).is_err();
+                assert!(failed, "{:?} went unnoticed", StoreFault::$fault);
             }
         )*
     };
@@ -26,18 +26,18 @@ macro_rules! noticed {
 
 // The twelve faults that every suite for providers must notice.
 noticed! {
-    no_token_check_on_ack: AckTakesAnyToken by ack_orchestration_item::a_wrong_token_is_refused_and_the_lock_stays;
-    expiry_ignored: ExpiryIsIgnored by ack_orchestration_item::an_ack_after_expiry_is_refused;
+    no_token_check_on_ack: AckTakesAnyToken by commit_turn::a_wrong_token_is_refused_and_the_lock_stays;
+    expiry_ignored: ExpiryIsIgnored by commit_turn::an_ack_after_expiry_is_refused;
     expiry_of_activities_ignored: ExpiryIsIgnored
-        by ack_work_item::after_expiry_it_is_refused_even_if_nobody_refetched;
-    late_message_deleted: LateMessagesAreDeleted by ack_orchestration_item::only_the_fetched_messages_are_removed;
+        by settle_work::after_expiry_it_is_refused_even_if_nobody_refetched;
+    late_message_deleted: LateMessagesAreDeleted by commit_turn::only_the_fetched_messages_are_removed;
     delayed_message_visible_early: DelayedMessagesAreVisibleEarly
-        by enqueue_for_orchestrator::a_delayed_message_is_visible_after_its_delay;
+        by submit::a_delayed_message_is_visible_after_its_delay;
     attempt_not_counted: AttemptsAreNotCounted by poison::each_abandon_and_refetch_adds_one;
-    cancelled_row_kept: CancelledRowsAreKept by ack_orchestration_item::listed_activities_disappear_and_others_stay;
+    cancelled_row_kept: CancelledRowsAreKept by commit_turn::listed_activities_disappear_and_others_stay;
     completion_enqueued_though_the_row_is_gone: CompletionIsEnqueuedThoughTheRowIsGone
-        by ack_work_item::after_cancellation_it_is_refused;
-    order_reversed: MessagesComeInReverse by fetch_orchestration_item::all_visible_messages_come_in_insertion_order;
+        by settle_work::after_cancellation_it_is_refused;
+    order_reversed: MessagesComeInReverse by fetch_turns::all_visible_messages_come_in_insertion_order;
     session_stolen: SessionsAreStolen by sessions::the_first_fetch_claims_and_others_get_none;
     filter_applied_after_the_lock: FilterIsAppliedAfterTheLock
         by capability_filter::an_older_incompatible_instance_is_passed_over_and_stays_unlocked;
@@ -49,34 +49,43 @@ noticed! {
 // And some more.
 noticed! {
     cancelled_activities_that_stay: CancelledRowsAreKept
-        by ack_orchestration_item::fifty_activities_are_cancelled_in_one_ack;
-    lost_messages: OrchestratorItemsAreLost by ack_orchestration_item::events_activities_and_messages_all_land;
+        by commit_turn::fifty_activities_are_cancelled_in_one_ack;
+    lost_messages: OrchestratorItemsAreLost by commit_turn::events_activities_and_messages_all_land;
     a_status_not_stored: StatusIsNotStored
-        by ack_orchestration_item::every_status_is_stored_with_output_and_time;
+        by commit_turn::every_status_is_stored_with_output_and_time;
     an_ignored_delay: DelayOfAbandonIsIgnored
-        by abandon_orchestration_item::with_a_delay_it_is_not_fetchable_before;
+        by abandon_turn::with_a_delay_it_is_not_fetchable_before;
     an_ignored_refund: RefundIsIgnored by poison::refunds_stop_at_zero;
     an_ignored_filter: FilterIsIgnored by capability_filter::both_bounds_are_inclusive;
     an_ignored_session: SessionIsIgnored by sessions::the_owner_gets_the_following_activities_in_order;
     ignored_tags: TagsAreIgnored by tags::default_only_takes_untagged_activities;
     accepted_unknown_tokens: UnknownTokensAreAccepted by tokens::a_token_that_was_never_issued_is_refused;
     renewals_that_always_succeed: RenewalsAlwaysSucceed by tokens::an_expired_token_is_refused;
-    swapped_renewal_answers: RenewalAnswersAreSwapped by locks::many_locks_are_renewed_in_one_call;
+    swapped_renewal_answers: RenewalAnswersAreSwapped by renew::many_locks_are_renewed_in_one_call;
     fetches_that_do_not_wait: FetchesDoNotWait by long_poll::an_empty_work_fetch_waits_its_poll_timeout;
     uncounted_attempts: AttemptsAreNotCounted by poison::a_batch_reports_the_highest_count;
-    a_shortened_history: HistoryIsShortened by fetch_orchestration_item::the_full_history_comes_with_every_fetch;
+    a_shortened_history: HistoryIsShortened by fetch_turns::the_full_history_comes_with_every_fetch;
     an_error_for_a_broken_history: BrokenHistoryIsAnError
         by damage::a_broken_history_comes_with_an_error_under_lock;
     a_snapshot_with_live_keys: SnapshotIsTheMergedView
         by kv_executions::the_snapshot_has_no_keys_of_the_unfinished_execution;
-    a_status_told_twice: LastSeenVersionIsIgnored by custom_status::it_is_told_only_if_the_version_is_greater;
+    a_status_told_twice: LastSeenVersionIsIgnored by read_custom_status::it_is_told_only_if_the_version_is_greater;
     a_damaged_history_read_as_empty: DamagedHistoryReadsAsEmpty
-        by read::a_damaged_event_is_an_error_not_a_shorter_list;
+        by read_execution::a_damaged_event_is_an_error_not_a_shorter_list;
     an_ignored_base: BaseIsIgnored by warm::a_commit_on_another_base_is_refused_and_changes_nothing;
     a_forgotten_check_in: CheckInIsForgotten by warm::check_in_is_called_once_before_the_answer;
     watches_that_never_wake: WatchesNeverWake by watch::a_change_before_the_wait_is_not_missed;
     work_lost_with_a_dropped_fetch: DroppedFetchesKeepTheirWork
         by dropped_futures::many_dropped_fetches_lose_nothing;
+    more_turns_than_asked_for: MoreTurnsComeThanWereAskedFor
+        by fetch_turns::never_more_instances_come_than_were_asked_for;
+    more_work_than_asked_for: MoreWorkComesThanWasAskedFor
+        by fetch_work::never_more_activities_come_than_were_asked_for;
+    a_lock_with_nothing_left: LockLeftIsZero
+        by fetch_turns::lock_left_is_at_most_the_lock_timeout_and_not_zero;
+    a_torn_submission: SubmissionsAreTorn by submit::one_refused_message_refuses_the_whole_submission;
+    forgotten_sessions_of_a_renewal: SessionsOfARenewalAreForgotten
+        by renew::locks_and_sessions_are_renewed_together;
 }
 
 /// The model test notices faults too, and says by which few operations.
@@ -86,7 +95,7 @@ macro_rules! noticed_by_the_model {
             #[test]
             fn $test() {
                 let proof = model::proof(env!("CARGO_PKG_NAME"), stringify!($test), 200);
-                let panic = catch_unwind(|| model::run(&proof, || FaultyFactory::new(Fault::$fault))).unwrap_err();
+                let panic = catch_unwind(|| model::run(&proof, || FaultyFactory::new(StoreFault::$fault))).unwrap_err();
                 let told = panic.downcast_ref::<String>().expect("a text");
                 assert!(told.contains("EVERTURN_PROOF_SEED="), "{told}");
                 let code = told.lines().skip_while(|line| *line != "vec![").skip(1);
@@ -107,5 +116,5 @@ noticed_by_the_model! {
 #[test]
 fn the_model_has_nothing_to_say_of_a_sound_provider() {
     let proof = model::proof(env!("CARGO_PKG_NAME"), "the_model_has_nothing_to_say_of_a_sound_provider", 200);
-    model::run(&proof, || FaultyFactory::new(Fault::None));
+    model::run(&proof, || FaultyFactory::new(StoreFault::None));
 }

@@ -20,51 +20,35 @@ impl Execution {
             if draft.decisions > MAX_DECISIONS_PER_TURN {
                 return Err(turn_limit());
             }
+            let event_id = self.record.history.last_event_id.saturating_add(1);
             if let Action::ContinueAsNew { input, version } = emitted.action {
                 // It takes an id, but its event is recorded only if it decides how the turn ends.
-                let history = &mut self.record.history;
-                history.last_event_id = history.last_event_id.saturating_add(1);
+                self.record.history.last_event_id = event_id;
                 draft.successor.get_or_insert(Successor { input, version });
                 continue;
             }
-            self.decide(emitted, draft, clock)?;
-        }
-    }
+            let (kind, failure) = self.events_of(&emitted.action, event_id);
+            let child = match &kind {
+                EventKind::SubOrchestrationScheduled { instance, .. } => Some(instance.clone()),
+                _ => None,
+            };
+            let event = self.record.next_event(None, clock, kind);
+            let failure = failure.map(|kind| Event {
+                event_id: event_id.saturating_add(1),
+                ..self.record.next_event(Some(event_id), clock, kind)
+            });
 
-    /// Records one action.
-    fn decide(
-        &mut self,
-        emitted: EmittedAction,
-        draft: &mut TurnDraft,
-        clock: &dyn TurnClock,
-    ) -> Result<(), ErrorDetails> {
-        let event_id = self.record.history.last_event_id.saturating_add(1);
-        let (kind, failure) = self.events_of(&emitted.action, event_id);
-        let child = match &kind {
-            EventKind::SubOrchestrationScheduled { instance, .. } => Some(instance.clone()),
-            _ => None,
-        };
-        let event = self.record.next_event(None, clock, kind);
-        let failure = failure.map(|kind| Event {
-            event_id: event_id.saturating_add(1),
-            ..self.record.next_event(Some(event_id), clock, kind)
-        });
-
-        // `apply` takes the action from the front, as it does in replay.
-        self.emitted.push_front(emitted);
-        let taken = self.apply(&event, failure.as_ref())?;
-        self.append(event, draft);
-        match (failure, taken) {
-            (Some(failure), _) => {
+            // `apply` takes the action from the front, as it does in replay.
+            self.emitted.push_front(emitted);
+            let taken = self.apply(&event, failure.as_ref())?;
+            self.append(event, draft);
+            if let Some(failure) = failure {
                 self.apply(&failure, None)?;
                 self.append(failure, draft);
-            }
-            (None, Some(EmittedAction { action, .. })) => {
+            } else if let Some(EmittedAction { action, .. }) = taken {
                 draft.pending.push(PendingDecision { event_id, action, child });
             }
-            (None, None) => {}
         }
-        Ok(())
     }
 
     /// The event that records an action. A call whose input is above the payload limit is recorded without its input,

@@ -11,7 +11,7 @@ use super::{ExecutionIdentity, Turn, TurnClock, TurnOutcome};
 use crate::{ErrorDetails, Event, EventKind, WorkItem, build_child_instance_id};
 
 /// How an execution ends.
-pub(super) enum Ending {
+pub(super) enum ExecutionEnd {
     Completed { output: String },
     Failed { details: ErrorDetails },
     ContinuedAsNew { input: String },
@@ -32,32 +32,32 @@ impl ExecutionRecord {
     pub(super) fn end(
         &self,
         mut draft: TurnDraft,
-        ending: Ending,
+        end: ExecutionEnd,
         still_open: StillOpen,
         clock: &dyn TurnClock,
     ) -> Turn {
         let StillOpen { last_event_id, signal_waits, queue_reads } = still_open;
         let notice = |result: Result<&str, &ErrorDetails>| self.start.as_ref()?.parent_notice(result);
-        let (terminal_event, activity_reason, notice, outcome) = match ending {
-            Ending::Completed { output } => (
+        let (terminal_event, activity_reason, notice, outcome) = match end {
+            ExecutionEnd::Completed { output } => (
                 EventKind::OrchestrationCompleted { output: output.clone() },
                 CancelReason::Completed,
                 notice(Ok(&output)),
                 TurnOutcome::Completed { output },
             ),
-            Ending::Failed { details } => (
+            ExecutionEnd::Failed { details } => (
                 EventKind::OrchestrationFailed { details: details.clone() },
                 CancelReason::Failed,
                 notice(Err(&details)),
                 TurnOutcome::Failed { details },
             ),
-            Ending::ContinuedAsNew { input } => (
+            ExecutionEnd::ContinuedAsNew { input } => (
                 EventKind::OrchestrationContinuedAsNew { input: input.clone() },
                 CancelReason::ContinuedAsNew,
                 None,
                 TurnOutcome::ContinuedAsNew { input },
             ),
-            Ending::Cancelled { reason } => {
+            ExecutionEnd::Cancelled { reason } => {
                 let details = ErrorDetails::cancelled(reason.as_str());
                 let notice = notice(Err(&details));
                 let event = EventKind::OrchestrationFailed { details };
@@ -109,7 +109,7 @@ impl ExecutionRecord {
             signal_waits: self.history.signal_waits.open().collect(),
             queue_reads: self.history.queue_reads.open().collect(),
         };
-        let mut turn = self.end(draft, Ending::Failed { details }, still_open, clock);
+        let mut turn = self.end(draft, ExecutionEnd::Failed { details }, still_open, clock);
         turn.orchestrator_items.extend(self.cancel_children(last_event_id, "parent failed"));
         turn
     }

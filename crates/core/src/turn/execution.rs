@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Waker};
 use super::apply::OpenSchedule;
 use super::cancellation::{CancelReason, cancellation_of};
 use super::draft::TurnDraft;
-use super::history_index::HistoryIndex;
+use super::history_index::{CompletableKind, HistoryIndex};
 use super::record::ExecutionRecord;
 use super::start_event::StartEvent;
 use super::{ExecutionIdentity, Turn, TurnClock, TurnOutcome, panic_text, turn_limit};
@@ -150,7 +150,8 @@ impl Execution {
 
     /// Whether this activity was asked for and has neither ended nor been cancelled.
     pub fn awaits_activity(&self, id: u64) -> bool {
-        self.record.history.is_open_activity(id)
+        let schedule = self.record.history.schedules.get(&id);
+        schedule.is_some_and(|schedule| schedule.is_open(CompletableKind::Activity))
     }
 
     /// An estimate of the memory that this execution holds: a base, the payloads it was given, and a little for each

@@ -2,7 +2,7 @@
 
 use super::cancellation::{CancelReason, Cancellable};
 use super::draft::{PendingDecision, Successor, TurnDraft};
-use super::end_execution::{Ending, StillOpen};
+use super::end_execution::{ExecutionEnd, StillOpen};
 use super::work_items::work_item;
 use super::{Execution, Turn, TurnClock, TurnOutcome};
 use crate::action::Action;
@@ -13,7 +13,7 @@ impl Execution {
     pub(super) fn finish(&mut self, mut draft: TurnDraft, clock: &dyn TurnClock) -> Turn {
         if let Some(reason) = self.record.history.cancel_reason.clone() {
             let children = self.record.cancel_children(draft.received_event_id, "parent canceled");
-            let mut turn = self.end(draft, Ending::Cancelled { reason }, clock);
+            let mut turn = self.end(draft, ExecutionEnd::Cancelled { reason }, clock);
             turn.orchestrator_items.extend(children);
             return turn;
         }
@@ -23,14 +23,22 @@ impl Execution {
         if let Err(details) = self.record_drops(&mut draft, clock) {
             return self.record.fail(draft, details.cut_to(self.payload_bytes_max), clock);
         }
-        match self.output.take() {
-            None => self.keep_waiting(draft),
-            Some(Ok(output)) => self.end_with(draft, Ending::Completed { output }, clock),
-            Some(Err(text)) => {
-                let details = ErrorDetails::orchestration_failed(text);
-                self.end_with(draft, Ending::Failed { details }, clock)
-            }
-        }
+        let end = match self.output.take() {
+            None => return self.keep_waiting(draft),
+            Some(Ok(output)) => ExecutionEnd::Completed { output },
+            Some(Err(text)) => ExecutionEnd::Failed { details: ErrorDetails::orchestration_failed(text) },
+        };
+        // The code returned: the orchestrations that it started detached are sent, its other decisions are not.
+        let mut items = self.detached_starts(std::mem::take(&mut draft.pending));
+        // A child that the code asked for and dropped in this turn was never started.
+        let started_before = draft.received_event_id;
+        let mut dropped = std::mem::take(&mut draft.dropped_children);
+        dropped.retain(|(id, _)| *id <= started_before);
+        let mut turn = self.end(draft, end, clock);
+        items.append(&mut turn.orchestrator_items);
+        items.extend(dropped.into_iter().map(|(_, cancel)| cancel));
+        turn.orchestrator_items = items;
+        turn
     }
 
     /// Records the futures that the code dropped in this turn, and checks that it dropped again those that history
@@ -98,20 +106,6 @@ impl Execution {
         }
     }
 
-    /// The code returned: the orchestrations that it started detached are sent, its other decisions are not.
-    fn end_with(&mut self, mut draft: TurnDraft, ending: Ending, clock: &dyn TurnClock) -> Turn {
-        let mut items = self.detached_starts(std::mem::take(&mut draft.pending));
-        let dropped = std::mem::take(&mut draft.dropped_children);
-        let received_event_id = draft.received_event_id;
-        let mut turn = self.end(draft, ending, clock);
-        items.append(&mut turn.orchestrator_items);
-        // A child that the code asked for and dropped in this turn was never started.
-        let started = dropped.into_iter().filter(|(id, _)| *id <= received_event_id);
-        items.extend(started.map(|(_, cancel)| cancel));
-        turn.orchestrator_items = items;
-        turn
-    }
-
     /// The code asked for a successor: unread messages and the custom status go to it, children keep running.
     fn continue_as_new(&mut self, mut draft: TurnDraft, successor: Successor, clock: &dyn TurnClock) -> Turn {
         let Successor { input, version } = successor;
@@ -132,13 +126,13 @@ impl Execution {
         };
         let mut items = vec![next];
         items.extend(self.detached_starts(std::mem::take(&mut draft.pending)));
-        let mut turn = self.end(draft, Ending::ContinuedAsNew { input }, clock);
+        let mut turn = self.end(draft, ExecutionEnd::ContinuedAsNew { input }, clock);
         turn.orchestrator_items = items;
         turn
     }
 
     /// Ends an execution whose code went through its whole history, so that the code tells which waits are open.
-    fn end(&self, draft: TurnDraft, ending: Ending, clock: &dyn TurnClock) -> Turn {
+    fn end(&self, draft: TurnDraft, end: ExecutionEnd, clock: &dyn TurnClock) -> Turn {
         let still_open = {
             let (state, history) = (self.shared.lock(), &self.record.history);
             let is_open = |id: &u64| !state.was_answered(*id);
@@ -148,7 +142,7 @@ impl Execution {
                 queue_reads: history.queue_reads.uncancelled().filter(is_open).collect(),
             }
         };
-        self.record.end(draft, ending, still_open, clock)
+        self.record.end(draft, end, still_open, clock)
     }
 
     /// The detached starts of a turn; they are sent although the execution ends.

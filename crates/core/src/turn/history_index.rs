@@ -38,7 +38,8 @@ pub(super) struct Schedule {
 }
 
 impl Schedule {
-    fn is_open(&self, kind: CompletableKind) -> bool {
+    /// Whether it is of this kind and has neither ended nor been cancelled.
+    pub(super) fn is_open(&self, kind: CompletableKind) -> bool {
         self.kind == kind && !self.completed && !self.cancel_requested
     }
 }
@@ -63,11 +64,6 @@ impl HistoryIndex {
     /// The recorded id of the child that a schedule event started, unless the child has ended.
     pub(super) fn unfinished_child(&self, id: u64) -> Option<&str> {
         self.schedules.get(&id).filter(|schedule| !schedule.completed)?.child.as_deref()
-    }
-
-    /// Whether an activity has neither ended nor been cancelled.
-    pub(super) fn is_open_activity(&self, id: u64) -> bool {
-        self.schedules.get(&id).is_some_and(|schedule| schedule.is_open(CompletableKind::Activity))
     }
 
     /// Schedules of a kind up to event `last` that have neither ended nor been cancelled, ascending.

@@ -208,8 +208,8 @@ fn calls_from_outside_the_orchestration_have_no_effect() {
 
 #[test]
 fn dropping_an_execution_is_silent_whatever_its_code_does() {
-    struct Loud(OrchestrationContext);
-    impl Drop for Loud {
+    struct CallsOnDrop(OrchestrationContext);
+    impl Drop for CallsOnDrop {
         fn drop(&mut self) {
             self.0.set_custom_status("dropped");
             drop(self.0.schedule_activity("Cleanup", ""));
@@ -219,7 +219,7 @@ fn dropping_an_execution_is_silent_whatever_its_code_does() {
         }
     }
     let mut harness = Harness::new(|ctx, _| async move {
-        let _loud = Loud(ctx.clone());
+        let _loud = CallsOnDrop(ctx.clone());
         Ok(ctx.schedule_wait("w").await)
     })
     .warm_only();

@@ -12,22 +12,22 @@ use crate::harness::{Harness, activity_completed, signal};
 
 /// Keeps every line: level, target and fields.
 #[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<Line>>>);
+struct LogLines(Arc<Mutex<Vec<LogLine>>>);
 
 #[derive(Clone, Debug, Default, PartialEq)]
-struct Line {
+struct LogLine {
     level: String,
     target: String,
     fields: Vec<(String, String)>,
 }
 
-impl Visit for Line {
+impl Visit for LogLine {
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
         self.fields.push((field.name().to_owned(), format!("{value:?}")));
     }
 }
 
-impl Subscriber for Lines {
+impl Subscriber for LogLines {
     fn enabled(&self, _: &Metadata<'_>) -> bool {
         true
     }
@@ -37,7 +37,7 @@ impl Subscriber for Lines {
     fn record(&self, _: &Id, _: &Record<'_>) {}
     fn record_follows_from(&self, _: &Id, _: &Id) {}
     fn event(&self, event: &Event<'_>) {
-        let mut line = Line {
+        let mut line = LogLine {
             level: event.metadata().level().to_string(),
             target: event.metadata().target().to_owned(),
             fields: Vec::new(),
@@ -49,15 +49,15 @@ impl Subscriber for Lines {
     fn exit(&self, _: &Id) {}
 }
 
-impl Lines {
-    fn during(act: impl FnOnce()) -> Vec<Line> {
+impl LogLines {
+    fn during(act: impl FnOnce()) -> Vec<LogLine> {
         let lines = Self::default();
         tracing::subscriber::with_default(lines.clone(), act);
         lines.0.lock().unwrap().clone()
     }
 }
 
-impl Line {
+impl LogLine {
     fn field(&self, name: &str) -> Option<&str> {
         self.fields.iter().find(|(field, _)| field == name).map(|(_, value)| value.as_str())
     }
@@ -65,7 +65,7 @@ impl Line {
 
 #[test]
 fn lines_carry_identity_and_level() {
-    let lines = Lines::during(|| {
+    let lines = LogLines::during(|| {
         Harness::new(|ctx, _| async move {
             ctx.trace_info("one");
             ctx.trace_warn("two");
@@ -90,7 +90,7 @@ fn lines_carry_identity_and_level() {
 
 #[test]
 fn level_is_case_insensitive_and_unknown_levels_go_to_trace() {
-    let lines = Lines::during(|| {
+    let lines = LogLines::during(|| {
         Harness::new(|ctx, _| async move {
             ctx.trace("wArN", "a");
             ctx.trace("info", "b");
@@ -118,12 +118,12 @@ fn nothing_is_written_while_replaying() {
         Ok(String::new())
     };
     let mut harness = Harness::new(code).cold_only();
-    let messages = |lines: Vec<Line>| -> Vec<String> {
+    let messages = |lines: Vec<LogLine>| -> Vec<String> {
         lines.iter().map(|line| line.field("message").unwrap().to_owned()).collect()
     };
-    assert_eq!(messages(Lines::during(|| drop(harness.turn([])))), ["before"]);
-    assert_eq!(messages(Lines::during(|| drop(harness.turn([activity_completed(2, "")])))), ["between"]);
-    assert_eq!(messages(Lines::during(|| drop(harness.turn([activity_completed(4, "")])))), ["after"]);
+    assert_eq!(messages(LogLines::during(|| drop(harness.turn([])))), ["before"]);
+    assert_eq!(messages(LogLines::during(|| drop(harness.turn([activity_completed(2, "")])))), ["between"]);
+    assert_eq!(messages(LogLines::during(|| drop(harness.turn([activity_completed(4, "")])))), ["after"]);
 }
 
 #[test]
@@ -133,20 +133,20 @@ fn retry_warns_once_about_a_failed_attempt() {
     })
     .cold_only();
     harness.turn([]);
-    let lines = Lines::during(|| drop(harness.turn([crate::harness::activity_failed(2, "boom")])));
+    let lines = LogLines::during(|| drop(harness.turn([crate::harness::activity_failed(2, "boom")])));
     assert_eq!(lines.len(), 1);
     assert_eq!(lines[0].level, "WARN");
     assert!(lines[0].field("message").unwrap().contains("boom"));
-    assert!(Lines::during(|| drop(harness.turn([crate::harness::timer_fired(4)]))).is_empty());
+    assert!(LogLines::during(|| drop(harness.turn([crate::harness::timer_fired(4)]))).is_empty());
 }
 
 #[test]
 fn lost_signal_and_stale_completion_are_warned_about() {
     let mut harness = Harness::new(|ctx, _| async move { Ok(ctx.schedule_wait("w").await) }).cold_only();
     harness.turn([]);
-    let lines = Lines::during(|| drop(harness.turn([signal("other", "")])));
+    let lines = LogLines::during(|| drop(harness.turn([signal("other", "")])));
     assert_eq!((lines.len(), lines[0].level.as_str()), (1, "WARN"));
     let stale = crate::harness::to_execution(9, activity_completed(2, ""));
-    let lines = Lines::during(|| drop(harness.turn([stale])));
+    let lines = LogLines::during(|| drop(harness.turn([stale])));
     assert_eq!((lines.len(), lines[0].level.as_str()), (1, "WARN"));
 }

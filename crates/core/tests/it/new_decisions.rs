@@ -114,14 +114,14 @@ fn loop_that_never_waits_ends_at_the_limit() {
 
 #[test]
 fn destructor_that_calls_the_context_while_the_limit_unwinds_has_no_effect() {
-    struct Farewell(everturn_core::OrchestrationContext);
-    impl Drop for Farewell {
+    struct CallsOnDrop(everturn_core::OrchestrationContext);
+    impl Drop for CallsOnDrop {
         fn drop(&mut self) {
             self.0.set_custom_status("left");
         }
     }
     let mut harness = Harness::new(|ctx, _| async move {
-        let _farewell = Farewell(ctx.clone());
+        let _farewell = CallsOnDrop(ctx.clone());
         loop {
             ctx.reset_custom_status();
         }

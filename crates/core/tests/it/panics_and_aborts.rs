@@ -40,14 +40,14 @@ fn panic_reads_so_in_display_form() {
 
 #[test]
 fn panic_while_locals_are_dropped_fails_the_instance() {
-    struct Fragile;
-    impl Drop for Fragile {
+    struct PanicsOnDrop;
+    impl Drop for PanicsOnDrop {
         fn drop(&mut self) {
             panic!("while dropping");
         }
     }
     let outcome = outcome_of(|_, _| async move {
-        let _fragile = Fragile;
+        let _fragile = PanicsOnDrop;
         Ok(String::new())
     });
     assert_eq!(outcome, panicked("while dropping"));

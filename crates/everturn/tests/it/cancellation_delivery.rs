@@ -159,7 +159,7 @@ async fn an_activity_longer_than_its_lock_runs_once_despite_transient_renewal_er
     let renewals = AtomicUsize::new(0);
     let store = TamperingStore::new(memory(), move |operation| {
         let every_second =
-            operation == "renew_locks" && renewals.fetch_add(1, Ordering::SeqCst).is_multiple_of(2);
+            operation == "renew/locks" && renewals.fetch_add(1, Ordering::SeqCst).is_multiple_of(2);
         every_second.then(|| ProviderError::retryable("renew", "busy"))
     });
     let options = RuntimeOptions { worker_lock_timeout: Duration::from_millis(400), ..quick() };
@@ -167,7 +167,7 @@ async fn an_activity_longer_than_its_lock_runs_once_despite_transient_renewal_er
     node.client.start_orchestration("i", "Race", "Long").await.unwrap();
     assert_eq!(node.output_of("i").await, "finished");
     assert_eq!(runs.load(Ordering::SeqCst), 1);
-    assert!(store.count("renew_locks") >= 4);
+    assert!(store.count("renew/locks") >= 4);
     node.runtime.shutdown(None).await;
 }
 
@@ -180,8 +180,8 @@ async fn an_activity_whose_outcome_cannot_be_stored_is_abandoned() {
     let (acks, abandons) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let store = TamperingStore::new(memory(), move |operation| {
         let fails = match operation {
-            "ack_work_item" => acks.fetch_add(1, Ordering::SeqCst) < 1,
-            "abandon_work_item" => abandons.fetch_add(1, Ordering::SeqCst) < 2,
+            "settle_work/end" => acks.fetch_add(1, Ordering::SeqCst) < 1,
+            "settle_work/abandon" => abandons.fetch_add(1, Ordering::SeqCst) < 2,
             _ => false,
         };
         fails.then(|| ProviderError::retryable("ack", "busy"))
@@ -189,7 +189,7 @@ async fn an_activity_whose_outcome_cannot_be_stored_is_abandoned() {
     let node = NodeUnderTest::start(store.clone(), activities, orchestrations(), quick()).await;
     node.client.start_orchestration("i", "Race", "Echo").await.unwrap();
     assert_eq!(node.output_of("i").await, "second time");
-    assert_eq!(store.count("abandon_work_item"), 3);
+    assert_eq!(store.count("settle_work/abandon"), 3);
     let snapshot = node.runtime.metrics_snapshot().unwrap();
     assert_eq!((snapshot.activity_infra_errors, snapshot.activity_success), (1, 1));
     node.runtime.shutdown(None).await;
@@ -201,7 +201,7 @@ async fn a_lock_that_expired_during_an_outage_leaves_the_activity_in_the_queue()
     let failing = Arc::new(AtomicBool::new(true));
     let fails = Arc::clone(&failing);
     let store = TamperingStore::new(memory(), move |operation| {
-        (operation == "renew_locks" && fails.load(Ordering::SeqCst))
+        (operation == "renew/locks" && fails.load(Ordering::SeqCst))
             .then(|| ProviderError::retryable("renew", "unreachable"))
     });
     let options = RuntimeOptions { worker_lock_timeout: Duration::from_millis(200), ..quick() };
@@ -211,7 +211,7 @@ async fn a_lock_that_expired_during_an_outage_leaves_the_activity_in_the_queue()
         .await;
     failing.store(false, Ordering::SeqCst);
     until("it runs again", async || seen.started.available_permits() >= 2).await;
-    assert_eq!(store.count("ack_work_item"), 0);
+    assert_eq!(store.count("settle_work/end"), 0);
     node.runtime.shutdown(Some(0)).await;
 }
 

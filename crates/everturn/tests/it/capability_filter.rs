@@ -172,7 +172,7 @@ async fn the_pin_is_sent_only_in_the_turn_that_creates_the_execution() {
             commit.history_delta.first().map(|event| &event.kind),
             Some(EventKind::OrchestrationStarted { .. })
         );
-        let pin = commit.metadata.pinned_engine_version;
+        let pin = commit.update.pinned_engine_version;
         assert_eq!(pin, begins.then(current_build_version), "{:?}", commit.history_delta);
     }
 }

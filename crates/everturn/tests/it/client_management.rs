@@ -9,7 +9,7 @@ use everturn::{Client, ClientError, InstanceFilter, OrchestrationStatus, PruneOp
 use tracing::Level;
 
 use crate::log_lines::LogLines;
-use crate::recording_provider::RecordingProvider;
+use crate::recording_store::RecordingStore;
 use crate::stores::{TestStore, on_every_store_in_paused_time};
 use crate::turn_by_hand::{child_start, commit, completed, continued, kv_set};
 
@@ -36,7 +36,7 @@ async fn family() -> (Arc<MemoryProvider>, Client) {
 
 #[tokio::test]
 async fn a_store_without_management_says_so() {
-    let client = Client::new(Arc::new(RecordingProvider::default()));
+    let client = Client::new(Arc::new(RecordingStore::default()));
     assert!(!client.has_management_capability());
     let results = [
         client.list_all_instances().await.map(drop),
@@ -139,7 +139,7 @@ async fn a_refused_deletion_says_why() {
 async fn an_error_of_another_provider_is_classified_by_its_text() {
     let delete = async |text: &str| {
         let error = ProviderError::permanent("delete_instance", text);
-        let store = RecordingProvider { managed: true, ..RecordingProvider::failing(error) };
+        let store = RecordingStore { managed: true, ..RecordingStore::failing(error) };
         Client::new(Arc::new(store)).delete_instance("i", false).await.unwrap_err()
     };
     assert!(matches!(delete("Instance Not Found").await, ClientError::InstanceNotFound { .. }));

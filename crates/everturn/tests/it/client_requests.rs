@@ -8,7 +8,7 @@ use everturn::{Client, ClientError, OrchestrationStatus};
 use serde::ser::Error as _;
 use serde::{Serialize, Serializer};
 
-use crate::recording_provider::RecordingProvider;
+use crate::recording_store::RecordingStore;
 
 /// A value that fails to serialise.
 struct Unserializable;
@@ -19,12 +19,12 @@ impl Serialize for Unserializable {
     }
 }
 
-fn client() -> (Arc<RecordingProvider>, Client) {
-    let store = Arc::new(RecordingProvider::default());
+fn client() -> (Arc<RecordingStore>, Client) {
+    let store = Arc::new(RecordingStore::default());
     (store.clone(), Client::new(store))
 }
 
-fn started(store: &RecordingProvider) -> (String, String, String, Option<String>) {
+fn started(store: &RecordingStore) -> (String, String, String, Option<String>) {
     match store.enqueued.lock().unwrap().pop() {
         Some(WorkItem::StartOrchestration {
             instance,
@@ -94,7 +94,7 @@ async fn an_input_above_the_stores_limit_is_refused() {
 #[tokio::test]
 async fn a_failing_store_is_reported() {
     let error = ProviderError::retryable("enqueue", "busy");
-    let client = Client::new(Arc::new(RecordingProvider::failing(error.clone())));
+    let client = Client::new(Arc::new(RecordingStore::failing(error.clone())));
     let result = client.start_orchestration("i", "order", "").await;
     assert!(matches!(result, Err(ClientError::Provider(reported)) if reported == error));
 }

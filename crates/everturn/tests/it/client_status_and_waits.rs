@@ -6,9 +6,10 @@ use std::time::Duration;
 use everturn::providers::memory::MemoryProvider;
 use everturn::providers::{Provider, ProviderError};
 use everturn::{Client, ClientError, OrchestrationStatus};
+use everturn_provider::testing::TableAccess as _;
 use tokio::time::Instant;
 
-use crate::recording_provider::RecordingProvider;
+use crate::recording_store::RecordingStore;
 use crate::turn_by_hand::{commit, completed, continued, custom_status, failed};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -123,20 +124,20 @@ async fn an_endless_timeout_is_legal() {
 
 #[tokio::test(start_paused = true)]
 async fn a_store_without_wake_ups_is_polled() {
-    let store = Arc::new(RecordingProvider::default());
+    let store = Arc::new(RecordingStore::default());
     let client = Client::new(store.clone());
     let result = client.wait_for_orchestration("i", Duration::from_millis(335)).await;
     assert!(matches!(result, Err(ClientError::Timeout)), "{result:?}");
     // The watch comes first, then reads after 0, 5, 15, 35, 75, 155 and 255 ms. The next would be too late.
-    let asked = store.take_calls();
-    assert_eq!(asked.first(), Some(&"watch_instance"));
-    assert_eq!(asked.iter().filter(|method| **method == "read_status").count(), 7);
+    let calls = store.take_calls();
+    assert_eq!(calls.first(), Some(&"watch"));
+    assert_eq!(calls.iter().filter(|method| **method == "read_status").count(), 7);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_failing_store_ends_the_wait_at_once() {
     let error = ProviderError::retryable("read_status", "busy");
-    let client = Client::new(Arc::new(RecordingProvider::failing(error.clone())));
+    let client = Client::new(Arc::new(RecordingStore::failing(error.clone())));
     let result = client.wait_for_orchestration("i", MINUTE).await;
     assert!(matches!(result, Err(ClientError::Provider(reported)) if reported == error));
 }
@@ -187,7 +188,7 @@ async fn the_wait_for_a_custom_status_ends_with_the_timeout() {
     let result = client.wait_for_status_change("i", 0, Duration::ZERO, Duration::from_millis(50)).await;
     assert!(matches!(result, Err(ClientError::Timeout)), "{result:?}");
     assert_eq!(began.elapsed(), Duration::from_millis(50));
-    let store = Arc::new(RecordingProvider::default());
+    let store = Arc::new(RecordingStore::default());
     *store.status.lock().unwrap() =
         Some(OrchestrationStatus::Running { custom_status: None, custom_status_version: 7 });
     let result = Client::new(store).wait_for_status_change("i", 0, MINUTE, Duration::ZERO).await;
@@ -207,7 +208,7 @@ async fn stats_are_those_of_the_current_execution() {
 
 #[tokio::test(start_paused = true)]
 async fn a_store_without_wake_ups_is_polled_at_the_callers_interval() {
-    let store = Arc::new(RecordingProvider::default());
+    let store = Arc::new(RecordingStore::default());
     let client = Client::new(store.clone());
     let (interval, timeout) = (Duration::from_secs(2), Duration::from_secs(7));
     let result = client.wait_for_status_change("i", 0, interval, timeout).await;
@@ -218,7 +219,7 @@ async fn a_store_without_wake_ups_is_polled_at_the_callers_interval() {
 
 #[tokio::test(start_paused = true)]
 async fn a_store_that_hangs_still_times_out() {
-    let store = Arc::new(RecordingProvider { hangs: true, ..RecordingProvider::default() });
+    let store = Arc::new(RecordingStore { hangs: true, ..RecordingStore::default() });
     let client = Client::new(store);
     let began = Instant::now();
     let result = client.wait_for_orchestration("i", MINUTE).await;

@@ -71,7 +71,7 @@ async fn commit_errors_that_outlast_the_lock_redeliver_the_messages() {
     let store = TamperingStore::new(memory(), move |operation| match operation {
         "commit_turn" => disk_full_for_a_while(commits.fetch_add(1, Ordering::SeqCst) + 1),
         // Renewals fail as well, so the first lock is lost.
-        "renew_locks" => Some(ProviderError::retryable("renew", "disk full")),
+        "renew/locks" => Some(ProviderError::retryable("renew", "disk full")),
         _ => None,
     });
     let node = NodeUnderTest::start(store.clone(), activities(), orchestrations(), options).await;
@@ -120,7 +120,7 @@ async fn a_refused_warm_turn_is_tried_again_cold() {
     let (node, store) = node_with(warm, refused).await;
     node.client.start_orchestration("i", "Two", "").await.unwrap();
     assert_eq!(node.output_of("i").await, "ab");
-    assert_eq!(store.count("abandon_orchestration_item"), 1);
+    assert_eq!(store.count("abandon_turn"), 1);
     node.runtime.shutdown(None).await;
 }
 
@@ -194,7 +194,7 @@ async fn a_commit_whose_answer_is_lost_counts_as_committed() {
             (1, 0, 2)
         );
         assert_eq!(store.count("commit_turn"), commits, "silent: {silent}");
-        assert_eq!(store.count("abandon_orchestration_item"), 0);
+        assert_eq!(store.count("abandon_turn"), 0);
         assert_eq!(node.history("i", 1).await.len(), 6);
         node.runtime.shutdown(None).await;
     }

@@ -6,6 +6,7 @@ use everturn::providers::{Provider, WorkItem};
 use everturn::runtime::VersionPolicy;
 use everturn::runtime::registry::OrchestrationRegistry;
 use everturn::{Client, ErrorDetails, EventKind, OrchestrationContext, OrchestrationStatus, RuntimeOptions};
+use everturn_provider::testing::TableAccess as _;
 
 use crate::node_under_test::{NodeUnderTest, echo, memory, quick, until};
 use crate::stores::{TestStore, on_every_store};
@@ -345,7 +346,7 @@ async fn messages_that_come_before_the_successor_wait_for_it() {
         .build();
     let options = RuntimeOptions { max_attempts: 1_000, ..quick() };
     let node = NodeUnderTest::start(store.clone(), echo(), orchestrations, options).await;
-    let abandons = || store.count("abandon_orchestration_item");
+    let abandons = || store.count("abandon_turn");
     until("the batch is abandoned", async || abandons() >= 2).await;
     // A completion for an execution that has not started is abandoned like the others.
     store.enqueue_for_orchestrator(completion(2), None).await.unwrap();

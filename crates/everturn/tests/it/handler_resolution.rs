@@ -5,6 +5,7 @@ use std::time::Duration;
 use everturn::providers::{ExecutionMetadata, Provider};
 use everturn::runtime::registry::OrchestrationRegistry;
 use everturn::{Client, Event, EventKind, OrchestrationContext, RuntimeOptions};
+use everturn_provider::testing::TableAccess as _;
 use tracing::Level;
 
 use crate::log_lines::LogLines;

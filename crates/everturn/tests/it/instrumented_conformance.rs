@@ -8,6 +8,7 @@ use everturn::providers::memory::MemoryProvider;
 use everturn::providers::{ManualClock, Provider};
 use everturn::runtime::observability::{MetricsProvider, ObservabilityConfig};
 use everturn_conformance::{ProviderFactory, WorkerRowDamage};
+use everturn_provider::testing::TableAccess as _;
 
 struct CountedFactory {
     clock: Arc<ManualClock>,

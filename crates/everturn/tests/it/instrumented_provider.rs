@@ -3,79 +3,50 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use everturn::TagFilter;
 use everturn::providers::instrumented::InstrumentedProvider;
 use everturn::providers::memory::MemoryProvider;
-use everturn::providers::{
-    ExecutionMetadata, LentInstance, LockKind, LockRenewal, Provider, ProviderError, Stamp, TurnCommit,
-    WarmView, WorkItem,
+use everturn::providers::store::{
+    ExecutionRead, LockKind, LockRenewal, Renewal, SessionRenewal, Settlement, Store, Submission, Sweep,
+    TurnAbandon, TurnCommit, TurnFetch, WorkFetch,
 };
+use everturn::providers::{Provider, ProviderError, WorkItem};
 use everturn::runtime::observability::{MetricsProvider, ObservabilityConfig};
 use metrics_util::debugging::DebuggingRecorder;
 
-use crate::recording_provider::RecordingProvider;
+use crate::recording_store::RecordingStore;
 
 const SECOND: Duration = Duration::from_secs(1);
-
-struct NothingWarm;
-
-impl WarmView for NothingWarm {
-    fn lend(&self, _instance: &str, _execution_id: u64, _stamp: Stamp) -> Option<LentInstance> {
-        None
-    }
-}
 
 fn message() -> WorkItem {
     WorkItem::CancelInstance { instance: "i".into(), reason: "r".into() }
 }
 
-fn commit() -> TurnCommit {
-    TurnCommit {
-        lock_token: "t".into(),
-        execution_id: 1,
-        history_delta: vec![],
-        worker_items: vec![],
-        orchestrator_items: vec![],
-        metadata: ExecutionMetadata::default(),
-        cancelled_activities: vec![],
-        base: None,
-        stamp: Stamp(1),
-        check_in: None,
-    }
+fn renewal() -> Renewal {
+    let lock = LockRenewal { kind: LockKind::WorkItem, token: "t".into(), extend_for: SECOND };
+    let owner_ids = vec!["o".to_owned()];
+    let mut renewal = Renewal::of_locks(vec![lock]);
+    renewal.sessions = Some(SessionRenewal { owner_ids, extend_for: SECOND, idle_timeout: SECOND });
+    renewal
 }
 
-/// Calls every method once and ignores the answers.
-async fn call_everything(store: &dyn Provider) {
-    let renewal = LockRenewal { kind: LockKind::WorkItem, token: "t".into(), extend_for: SECOND };
-    drop(store.fetch_orchestration_item(SECOND, SECOND, None).await);
-    drop(
-        store
-            .ack_orchestration_item("t", 1, vec![], vec![], vec![], ExecutionMetadata::default(), vec![])
-            .await,
-    );
-    drop(store.abandon_orchestration_item("t", None, true).await);
-    drop(store.read("i").await);
-    drop(store.read_with_execution("i", 1).await);
-    drop(store.append_with_execution("i", 1, vec![]).await);
-    drop(store.enqueue_for_worker(message()).await);
-    drop(store.fetch_work_item(SECOND, SECOND, None, &TagFilter::Any).await);
-    drop(store.ack_work_item("t", None).await);
-    drop(store.renew_work_item_lock("t", SECOND).await);
-    drop(store.renew_session_lock(&["o"], SECOND, SECOND).await);
-    drop(store.cleanup_orphaned_sessions(SECOND).await);
-    drop(store.abandon_work_item("t", None, true).await);
-    drop(store.renew_orchestration_item_lock("t", SECOND).await);
-    drop(store.enqueue_for_orchestrator(message(), None).await);
-    drop(store.get_custom_status("i", 0).await);
-    drop(store.get_kv_value("i", "k").await);
-    drop(store.get_kv_all_values("i").await);
-    drop(store.get_instance_stats("i").await);
-    drop(store.fetch_turn(SECOND, SECOND, None, Arc::new(NothingWarm)).await);
-    drop(store.commit_turn(&commit()).await);
-    drop(store.renew_locks(&[renewal]).await);
+/// Calls every verb once and ignores the answers.
+async fn call_everything(store: &dyn Store) {
+    drop(store.fetch_turns(&TurnFetch::new(SECOND, SECOND)).await);
+    drop(store.commit_turn(&TurnCommit::new("t", 1)).await);
+    drop(store.abandon_turn(&TurnAbandon::new("t")).await);
+    drop(store.fetch_work(&WorkFetch::new(SECOND, SECOND)).await);
+    drop(store.settle_work(&Settlement::end("t", None)).await);
+    drop(store.renew(&renewal()).await);
+    drop(store.submit(&Submission::of(message())).await);
+    drop(store.sweep(&Sweep::new(SECOND)).await);
     drop(store.read_status("i").await);
-    drop(store.watch_instance("i"));
+    drop(store.read_execution(&ExecutionRead::latest("i")).await);
+    drop(store.read_custom_status("i", 0).await);
+    drop(store.read_kv_value("i", "k").await);
+    drop(store.read_kv_values("i").await);
+    drop(store.read_stats("i").await);
     drop(store.read_orchestration_name("i").await);
+    drop(store.watch("i"));
 }
 
 fn counting() -> Arc<MetricsProvider> {
@@ -88,8 +59,8 @@ fn run(future: impl Future) {
 }
 
 #[test]
-fn every_method_reaches_the_provider_inside() {
-    let inner = Arc::new(RecordingProvider::default());
+fn every_verb_reaches_the_store_inside() {
+    let inner = Arc::new(RecordingStore::default());
     run(async {
         call_everything(inner.as_ref()).await;
         let direct = inner.take_calls();
@@ -102,9 +73,9 @@ fn every_method_reaches_the_provider_inside() {
 
 #[test]
 fn answers_come_back_unchanged() {
-    let store = InstrumentedProvider::new(Arc::new(RecordingProvider::default()), Some(counting()));
-    assert_eq!((store.name(), store.version()), ("recording", "9.9.9"));
-    assert_eq!((store.payload_bytes_max(), store.now_ms()), (8, 77));
+    let store = InstrumentedProvider::new(Arc::new(RecordingStore::default()), Some(counting()));
+    assert_eq!((Store::name(&store), Store::version(&store)), ("recording", "9.9.9"));
+    assert_eq!((store.payload_bytes_max(), Store::now_ms(&store)), (8, 77));
     assert!(store.as_management_capability().is_none());
     run(async {
         assert_eq!(store.renew_session_lock(&["o"], SECOND, SECOND).await, Ok(5));
@@ -114,11 +85,12 @@ fn answers_come_back_unchanged() {
     assert!(managed.as_management_capability().is_some());
 }
 
+/// The label `operation` is the name of the verb.
 #[test]
-fn the_documented_operations_are_timed() {
+fn every_verb_is_timed_under_its_name() {
     let recorder = DebuggingRecorder::new();
     let snapshotter = recorder.snapshotter();
-    let store = InstrumentedProvider::new(Arc::new(RecordingProvider::default()), Some(counting()));
+    let store = InstrumentedProvider::new(Arc::new(RecordingStore::default()), Some(counting()));
     metrics::with_local_recorder(&recorder, || run(call_everything(&store)));
     let mut operations: Vec<_> = snapshotter
         .snapshot()
@@ -131,14 +103,21 @@ fn the_documented_operations_are_timed() {
         .collect();
     operations.sort();
     let expected = [
-        "ack_orchestration_item success",
-        "ack_work_item success",
-        "cleanup_orphaned_sessions success",
-        "enqueue_orchestrator success",
-        "fetch_orchestration_item success",
-        "fetch_work_item success",
-        "read success",
-        "renew_session_lock success",
+        "abandon_turn success",
+        "commit_turn success",
+        "fetch_turns success",
+        "fetch_work success",
+        "read_custom_status success",
+        "read_execution success",
+        "read_kv_value success",
+        "read_kv_values success",
+        "read_orchestration_name success",
+        "read_stats success",
+        "read_status success",
+        "renew success",
+        "settle_work success",
+        "submit success",
+        "sweep success",
     ];
     assert_eq!(operations, expected);
 }
@@ -148,7 +127,7 @@ fn errors_pass_through_and_are_counted() {
     let error = ProviderError::retryable("read", "deadlock");
     let metrics = counting();
     let store =
-        InstrumentedProvider::new(Arc::new(RecordingProvider::failing(error.clone())), Some(metrics.clone()));
+        InstrumentedProvider::new(Arc::new(RecordingStore::failing(error.clone())), Some(metrics.clone()));
     run(async { assert_eq!(store.read("i").await, Err(error)) });
     assert_eq!(metrics.snapshot().provider_errors, 1);
 }

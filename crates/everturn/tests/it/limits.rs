@@ -261,7 +261,7 @@ async fn replay_of_a_refused_call_does_not_read_the_limit(store: TestStore) {
     node.committed("i").await;
     node.runtime.shutdown(None).await;
     // The same data behind a store with the default limit, under which the call would have been allowed.
-    let roomy = TamperingStore::new(store.provider(), |_| None);
+    let roomy = TamperingStore::with_default_limits(store.provider());
     let options = RuntimeOptions { warm_instances_max: 0, ..quick() };
     let node = NodeUnderTest::start(roomy, echo(), large(), options).await;
     node.client.raise_event("i", "go", " still").await.unwrap();

@@ -127,21 +127,21 @@ async fn a_transient_renewal_error_cancels_nothing(store: TestStore) {
     let work = LongActivity::default();
     let renewals = AtomicUsize::new(0);
     let store = TamperingStore::new(store.provider(), move |operation| {
-        let fails = operation == "renew_locks" && renewals.fetch_add(1, Ordering::SeqCst).is_multiple_of(2);
+        let fails = operation == "renew/locks" && renewals.fetch_add(1, Ordering::SeqCst).is_multiple_of(2);
         fails.then(|| ProviderError::retryable("renew", "busy"))
     });
     let node = NodeUnderTest::start(store.clone(), work.activities(), orchestrations(), short_locks()).await;
     node.client.start_orchestration("i", "Calls", "").await.unwrap();
     node.output_of("i").await;
     assert_eq!(work.counts(), (1, 0));
-    assert!(store.count("renew_locks") >= 4, "{}", store.count("renew_locks"));
+    assert!(store.count("renew/locks") >= 4, "{}", store.count("renew/locks"));
     node.runtime.shutdown(None).await;
 }
 
 async fn a_refused_renewal_cancels_the_activity(store: TestStore) {
     let work = LongActivity::default();
     let refusing = TamperingStore::new(store.provider(), |operation| {
-        (operation == "renew_locks").then(|| ProviderError::lock_lost("renew", "the row is gone"))
+        (operation == "renew/locks").then(|| ProviderError::lock_lost("renew", "the row is gone"))
     });
     let node = NodeUnderTest::start(refusing, work.activities(), orchestrations(), short_locks()).await;
     node.client.start_orchestration("i", "Calls", "").await.unwrap();
@@ -159,7 +159,7 @@ async fn an_activity_whose_lock_could_not_be_renewed_runs_again(store: TestStore
     let work = LongActivity::default();
     let refusals = AtomicUsize::new(0);
     let refusing = TamperingStore::new(store.provider(), move |operation| {
-        let is_first = operation == "renew_locks" && refusals.fetch_add(1, Ordering::SeqCst) == 0;
+        let is_first = operation == "renew/locks" && refusals.fetch_add(1, Ordering::SeqCst) == 0;
         is_first.then(|| ProviderError::permanent("renew", "no"))
     });
     let node = NodeUnderTest::start(refusing, work.activities(), orchestrations(), short_locks()).await;
@@ -203,9 +203,7 @@ async fn a_lease_is_renewed_while_its_session_is_active(store: TestStore) {
 
 async fn errors_of_the_session_manager_do_not_stop_work(store: TestStore) {
     let failing = TamperingStore::new(store.provider(), |operation| match operation {
-        "renew_session_lock" | "cleanup_orphaned_sessions" => {
-            Some(ProviderError::permanent(operation, "broken"))
-        }
+        "renew/sessions" | "sweep" => Some(ProviderError::permanent(operation, "broken")),
         _ => None,
     });
     let options = RuntimeOptions {
@@ -215,7 +213,7 @@ async fn errors_of_the_session_manager_do_not_stop_work(store: TestStore) {
     };
     let node = NodeUnderTest::start(failing.clone(), echo(), orchestrations(), options).await;
     until("both failed more than once", async || {
-        failing.count("renew_session_lock") > 1 && failing.count("cleanup_orphaned_sessions") > 1
+        failing.count("renew/sessions") > 1 && failing.count("sweep") > 1
     })
     .await;
     node.client.start_orchestration("i", "Echo", "x").await.unwrap();

@@ -263,7 +263,7 @@ async fn the_wait_for_a_cancelled_activity_is_logged() {
 async fn lock_errors_are_logged_by_the_worker() {
     let (lines, _guard) = LogLines::capture();
     let store = TamperingStore::new(memory(), |operation| match operation {
-        "renew_session_lock" => Some(ProviderError::retryable("renew_session_lock", "busy")),
+        "renew/sessions" => Some(ProviderError::retryable("renew", "busy")),
         _ => None,
     });
     let options = RuntimeOptions { session_lock_timeout: Duration::from_millis(200), ..quick() };
@@ -271,6 +271,6 @@ async fn lock_errors_are_logged_by_the_worker() {
     until("the error is logged", async || !lines.containing("session leases").is_empty()).await;
     let line = lines.containing("session leases").remove(0);
     is(&line, Level::WARN, "everturn::runtime::worker");
-    has(&line, &[("error", "renew_session_lock: busy")]);
+    has(&line, &[("error", "renew: busy")]);
     node.runtime.shutdown(None).await;
 }

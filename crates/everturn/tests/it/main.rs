@@ -70,7 +70,7 @@ mod store_ground_rules;
 // What the tests are built with: stores, fakes, recorders.
 mod log_lines;
 mod node_under_test;
-mod recording_provider;
+mod recording_store;
 mod stores;
 mod tampering_store;
 #[path = "../../../provider/tests/it/tokio_clock.rs"]

@@ -106,7 +106,7 @@ async fn all_survive_an_outage(store: Arc<TamperingStore>, begin: impl FnOnce(),
     // The length of the fault; no condition is waited for.
     tokio::time::sleep(Duration::from_millis(500)).await;
     let failures = store.failures();
-    assert!(failures.contains(&"ack_work_item"), "no outcome failed to be stored: {failures:?}");
+    assert!(failures.contains(&"settle_work/end"), "no outcome failed to be stored: {failures:?}");
     end();
     for number in 0..20 {
         assert_eq!(node.output_of(&format!("i-{number}")).await, number.to_string());

@@ -6,6 +6,7 @@ use everturn::{
     ErrorDetails, Event, EventKind, OrchestrationContext, OrchestrationStatus, PoisonMessageType,
     RuntimeOptions,
 };
+use everturn_provider::testing::TableAccess as _;
 use tracing::Level;
 
 use crate::log_lines::LogLines;

@@ -13,7 +13,7 @@ use tracing::Level;
 
 use crate::log_lines::LogLines;
 use crate::node_under_test::{NodeUnderTest, echo, memory, quick, until};
-use crate::recording_provider::RecordingProvider;
+use crate::recording_store::RecordingStore;
 use crate::stores::{TestStore, on_every_store};
 use crate::tampering_store::TamperingStore;
 
@@ -73,7 +73,7 @@ fn is_about(waits: &[u64], expected: &[u64]) -> bool {
 
 #[tokio::test(start_paused = true)]
 async fn retryable_fetch_errors_back_off_longer_each_time() {
-    for operation in ["fetch_turn", "fetch_work_item"] {
+    for operation in ["fetch_turns", "fetch_work"] {
         let waits = waits_between(operation, ProviderError::retryable(operation, "busy")).await;
         assert!(is_about(&waits, &[200, 400, 800]), "{operation}: {waits:?}");
     }
@@ -81,7 +81,7 @@ async fn retryable_fetch_errors_back_off_longer_each_time() {
 
 #[tokio::test(start_paused = true)]
 async fn permanent_fetch_errors_wait_a_tenth_of_a_second() {
-    for operation in ["fetch_turn", "fetch_work_item"] {
+    for operation in ["fetch_turns", "fetch_work"] {
         let waits = waits_between(operation, ProviderError::permanent(operation, "broken")).await;
         assert!(is_about(&waits, &[100, 100, 100]), "{operation}: {waits:?}");
     }
@@ -110,7 +110,7 @@ async fn an_item_that_is_no_activity_is_removed_from_the_worker_queue(store: Tes
     // The only slot keeps running and takes the next item.
     node.client.start_orchestration("i", "Echo", "x").await.unwrap();
     assert_eq!(node.output_of("i").await, "x");
-    assert_eq!(store.count("ack_stray"), 1);
+    assert_eq!(store.count("settle_stray"), 1);
     node.runtime.shutdown(None).await;
 }
 
@@ -189,12 +189,12 @@ async fn a_starting_runtime_logs_its_version() {
 #[tokio::test(start_paused = true)]
 async fn a_runtime_starts_its_parts_in_order() {
     let (lines, _guard) = LogLines::capture();
-    let store = Arc::new(RecordingProvider { managed: true, ..RecordingProvider::default() });
+    let store = Arc::new(RecordingStore { managed: true, ..RecordingStore::default() });
     let options = RuntimeOptions { orchestration_concurrency: 2, worker_concurrency: 2, ..quick() };
     let node = NodeUnderTest::start(store.clone(), echo(), orchestrations(), options).await;
     assert_eq!(store.take_calls(), ["get_queue_depths", "get_system_metrics"], "the gauges are read first");
     tokio::task::yield_now().await;
-    let fetches = ["fetch_turn", "fetch_turn", "fetch_work_item", "fetch_work_item"];
+    let fetches = ["fetch_turns", "fetch_turns", "fetch_work", "fetch_work"];
     assert_eq!(store.take_calls()[..4], fetches);
     let messages: Vec<String> = lines.all().into_iter().map(|line| line.message).collect();
     assert_eq!(messages[..2], ["runtime starting", "capability filter set"]);
@@ -204,7 +204,7 @@ async fn a_runtime_starts_its_parts_in_order() {
 #[tokio::test]
 async fn options_are_checked_before_anything_is_done() {
     let (lines, _guard) = LogLines::capture();
-    let store = Arc::new(RecordingProvider { managed: true, ..RecordingProvider::default() });
+    let store = Arc::new(RecordingStore { managed: true, ..RecordingStore::default() });
     let asked = Arc::clone(&store);
     let refused = RuntimeOptions { worker_lock_timeout: Duration::ZERO, ..quick() };
     let start = NodeUnderTest::start(store, echo(), orchestrations(), refused);
@@ -215,7 +215,7 @@ async fn options_are_checked_before_anything_is_done() {
 
 #[tokio::test(start_paused = true)]
 async fn a_store_that_does_not_park_is_polled_at_the_shortest_interval() {
-    let store = Arc::new(RecordingProvider::default());
+    let store = Arc::new(RecordingStore::default());
     let options = RuntimeOptions {
         orchestration_concurrency: 1,
         worker_concurrency: 1,
@@ -225,9 +225,9 @@ async fn a_store_that_does_not_park_is_polled_at_the_shortest_interval() {
     let node = NodeUnderTest::start(store.clone(), echo(), orchestrations(), options).await;
     tokio::time::sleep(Duration::from_millis(1_010)).await;
     node.runtime.shutdown(Some(0)).await;
-    let asked = store.take_calls();
-    for fetch in ["fetch_turn", "fetch_work_item"] {
-        let fetches = asked.iter().filter(|method| **method == fetch).count();
+    let calls = store.take_calls();
+    for fetch in ["fetch_turns", "fetch_work"] {
+        let fetches = calls.iter().filter(|method| **method == fetch).count();
         assert!((20..=21).contains(&fetches), "{fetch}: {fetches}");
     }
 }
@@ -237,7 +237,7 @@ async fn a_background_task_that_panicked_is_restarted() {
     let renewals = Arc::new(AtomicUsize::new(0));
     let asked = Arc::clone(&renewals);
     let store = TamperingStore::new(memory(), move |operation| {
-        let first = operation == "renew_session_lock" && asked.fetch_add(1, Ordering::SeqCst) == 0;
+        let first = operation == "renew/sessions" && asked.fetch_add(1, Ordering::SeqCst) == 0;
         assert!(!first, "a bug in the provider");
         None
     });

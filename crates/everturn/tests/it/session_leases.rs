@@ -141,12 +141,12 @@ async fn renewals_of_a_minute(failures: usize) -> Vec<u128> {
     let asked: Arc<Mutex<Vec<Instant>>> = Arc::default();
     let noted = Arc::clone(&asked);
     let store = TamperingStore::new(memory(), move |operation| {
-        if operation != "renew_session_lock" {
+        if operation != "renew/sessions" {
             return None;
         }
         let mut noted = noted.lock().unwrap();
         noted.push(Instant::now());
-        (noted.len() <= failures).then(|| ProviderError::retryable("renew_session_lock", "busy"))
+        (noted.len() <= failures).then(|| ProviderError::retryable("renew", "busy"))
     });
     let began = Instant::now();
     let log = SessionLog::default();

@@ -9,10 +9,11 @@ use everturn::runtime::Runtime;
 use everturn::runtime::registry::{ActivityRegistry, OrchestrationRegistry};
 use everturn::{ActivityContext, OrchestrationContext, OrchestrationStatus, RuntimeOptions};
 use everturn_provider::MemoryProvider;
+use everturn_provider::testing::TableAccess as _;
 use tokio::sync::{Notify, Semaphore};
 
 use crate::node_under_test::{NodeUnderTest, PATIENCE, echo, memory, quick, until};
-use crate::recording_provider::RecordingProvider;
+use crate::recording_store::RecordingStore;
 use crate::stores::{TestStore, on_every_store};
 use crate::tampering_store::TamperingStore;
 
@@ -243,10 +244,8 @@ async fn work_that_was_fetched_but_not_started_is_abandoned_uncounted() {
     let counted = TamperingStore::new(store.clone(), |_| None);
     let node = NodeUnderTest::start(counted.clone(), gate.activities(), one_activity(), quick()).await;
     let slots = (quick().orchestration_concurrency, quick().worker_concurrency);
-    until("every slot waits", async || {
-        (counted.count("fetch_turn"), counted.count("fetch_work_item")) == slots
-    })
-    .await;
+    until("every slot waits", async || (counted.count("fetch_turns"), counted.count("fetch_work")) == slots)
+        .await;
     // On one thread no other task runs between these two calls, so the fetch returns after the shutdown has begun.
     node.client.start_orchestration("i", "One", "").await.unwrap();
     node.runtime.shutdown(Some(60_000)).await;
@@ -257,7 +256,7 @@ async fn work_that_was_fetched_but_not_started_is_abandoned_uncounted() {
 
 #[tokio::test]
 async fn an_unanswered_query_does_not_hold_the_store() {
-    let store = Arc::new(RecordingProvider { hangs: true, ..RecordingProvider::default() });
+    let store = Arc::new(RecordingStore { hangs: true, ..RecordingStore::default() });
     let node = NodeUnderTest::start(store.clone(), echo(), one_activity(), quick()).await;
     let NodeUnderTest { client, runtime } = node;
     drop(client);
@@ -272,7 +271,7 @@ async fn an_unanswered_query_does_not_hold_the_store() {
 async fn abandons_are_awaited(store: TestStore) {
     let failures_left = AtomicUsize::new(3);
     let tampering = TamperingStore::new(store.provider(), move |operation| {
-        let fails = operation == "abandon_orchestration_item"
+        let fails = operation == "abandon_turn"
             && failures_left
                 .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1))
                 .is_ok();
@@ -283,7 +282,7 @@ async fn abandons_are_awaited(store: TestStore) {
     let nothing = OrchestrationRegistry::default();
     let node = NodeUnderTest::start(tampering.clone(), echo(), nothing, options).await;
     node.client.start_orchestration("i", "Unregistered", "").await.unwrap();
-    let abandons = || tampering.count("abandon_orchestration_item");
+    let abandons = || tampering.count("abandon_turn");
     until("the instance is being abandoned", async || abandons() >= 1).await;
     node.runtime.shutdown(Some(30_000)).await;
     assert!(abandons() >= 4, "shutdown did not wait for it: {}", abandons());

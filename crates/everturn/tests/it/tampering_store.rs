@@ -1,22 +1,21 @@
-//! A store that forwards every call after asking the test, which can make the call fail.
+//! A store that forwards every verb after asking the test, which can make it fail.
 
-use std::collections::HashMap;
+use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
-use async_trait::async_trait;
-use everturn::providers::{
-    DispatcherCapabilityFilter, ExecutionMetadata, FetchedTurn, InstanceWatch, LockRenewal,
-    OrchestrationItem, Provider, ProviderAdmin, ProviderError, ScheduledActivityIdentifier,
-    SessionFetchConfig, TagFilter, TurnCommit, WarmView, WorkItem,
+use everturn::providers::store::{
+    FetchedTurn, FetchedWork, Renewal, Renewed, Settlement, SettlementKind, Store, StoreLayer, StoreLimits,
+    TurnCommit, TurnFetch, WorkFetch,
 };
-use everturn::{Event, OrchestrationStatus, SystemStats};
+use everturn::providers::{Provider, ProviderError, WorkItem, store_of};
 use tokio::sync::Semaphore;
 
 type Tamper = Box<dyn FnMut(&'static str) -> Option<ProviderError> + Send>;
 
+/// Operations are named like the verbs of [`Store`], except `settle_work/end`, `settle_work/abandon`, `renew/locks`,
+/// `renew/sessions`, and those of [`TamperingStore::commit_turn`].
 pub(crate) struct TamperingStore {
-    inner: Arc<dyn Provider>,
+    inner: Arc<dyn Store>,
     tamper: Mutex<Tamper>,
     /// Every operation that was called, in order.
     calls: Mutex<Vec<&'static str>>,
@@ -24,6 +23,8 @@ pub(crate) struct TamperingStore {
     failures: Mutex<Vec<&'static str>>,
     /// Whether fetches ignore the capability filter.
     ignores_filter: bool,
+    /// The limits, if they are not those of the wrapped store.
+    limits: Option<StoreLimits>,
     /// An item that the worker queue returns first.
     stray: Mutex<Option<WorkItem>>,
     /// Every turn that was committed, in order.
@@ -42,19 +43,20 @@ impl TamperingStore {
         inner: Arc<dyn Provider>,
         tamper: impl FnMut(&'static str) -> Option<ProviderError> + Send + 'static,
     ) -> Arc<Self> {
-        Arc::new(Self::around(inner, tamper))
+        Arc::new(Self::over(inner, tamper))
     }
 
-    fn around(
+    fn over(
         inner: Arc<dyn Provider>,
         tamper: impl FnMut(&'static str) -> Option<ProviderError> + Send + 'static,
     ) -> Self {
         Self {
-            inner,
+            inner: store_of(inner),
             tamper: Mutex::new(Box::new(tamper)),
             calls: Mutex::default(),
             failures: Mutex::default(),
             ignores_filter: false,
+            limits: None,
             stray: Mutex::default(),
             commits: Mutex::default(),
             answers: Mutex::default(),
@@ -64,12 +66,17 @@ impl TamperingStore {
 
     /// A store that ignores capability filters.
     pub(crate) fn ignoring_filters(inner: Arc<dyn Provider>) -> Arc<Self> {
-        Arc::new(Self { ignores_filter: true, ..Self::around(inner, |_| None) })
+        Arc::new(Self { ignores_filter: true, ..Self::over(inner, |_| None) })
+    }
+
+    /// A store with the default limits.
+    pub(crate) fn with_default_limits(inner: Arc<dyn Provider>) -> Arc<Self> {
+        Arc::new(Self { limits: Some(StoreLimits::default()), ..Self::over(inner, |_| None) })
     }
 
     /// A store whose worker queue holds an item that the engine never puts there.
     pub(crate) fn with_stray(inner: Arc<dyn Provider>, item: WorkItem) -> Arc<Self> {
-        Arc::new(Self { stray: Mutex::new(Some(item)), ..Self::around(inner, |_| None) })
+        Arc::new(Self { stray: Mutex::new(Some(item)), ..Self::over(inner, |_| None) })
     }
 
     /// From now on a commit takes effect at once, but is answered only when a permit is added.
@@ -116,190 +123,69 @@ impl TamperingStore {
     }
 }
 
-/// Asks the test, then forwards the call.
-macro_rules! forward {
-    ($self:ident . $name:ident ( $($argument:expr),* )) => {{
-        $self.ask(stringify!($name))?;
-        let answer = $self.inner.$name($($argument),*).await;
-        $self.noted(stringify!($name), answer)
-    }};
-}
+impl StoreLayer for TamperingStore {
+    fn inner(&self) -> &dyn Store {
+        &*self.inner
+    }
 
-#[async_trait]
-impl Provider for TamperingStore {
-    async fn fetch_orchestration_item(
+    async fn around<T: Send>(
         &self,
-        lock_timeout: Duration,
-        poll_timeout: Duration,
-        filter: Option<&DispatcherCapabilityFilter>,
-    ) -> Result<Option<(OrchestrationItem, String, u32)>, ProviderError> {
-        let filter = filter.filter(|_| !self.ignores_filter);
-        forward!(self.fetch_orchestration_item(lock_timeout, poll_timeout, filter))
+        operation: &'static str,
+        call: impl Future<Output = Result<T, ProviderError>> + Send,
+    ) -> Result<T, ProviderError> {
+        self.ask(operation)?;
+        self.noted(operation, call.await)
     }
 
-    async fn ack_orchestration_item(
-        &self,
-        token: &str,
-        execution_id: u64,
-        delta: Vec<Event>,
-        worker_items: Vec<WorkItem>,
-        items: Vec<WorkItem>,
-        metadata: ExecutionMetadata,
-        cancelled: Vec<ScheduledActivityIdentifier>,
-    ) -> Result<(), ProviderError> {
-        forward!(self.ack_orchestration_item(
-            token,
-            execution_id,
-            delta,
-            worker_items,
-            items,
-            metadata,
-            cancelled
-        ))
+    fn limits(&self) -> StoreLimits {
+        self.limits.unwrap_or_else(|| self.inner.limits())
     }
 
-    async fn abandon_orchestration_item(
-        &self,
-        token: &str,
-        delay: Option<Duration>,
-        ignore_attempt: bool,
-    ) -> Result<(), ProviderError> {
-        forward!(self.abandon_orchestration_item(token, delay, ignore_attempt))
+    async fn fetch_turns(&self, fetch: &TurnFetch) -> Result<Vec<FetchedTurn>, ProviderError> {
+        let mut fetch = fetch.clone();
+        if self.ignores_filter {
+            fetch.filter = None;
+        }
+        self.around("fetch_turns", self.inner.fetch_turns(&fetch)).await
     }
 
-    async fn read(&self, instance: &str) -> Result<Vec<Event>, ProviderError> {
-        forward!(self.read(instance))
-    }
-
-    async fn read_with_execution(
-        &self,
-        instance: &str,
-        execution_id: u64,
-    ) -> Result<Vec<Event>, ProviderError> {
-        forward!(self.read_with_execution(instance, execution_id))
-    }
-
-    async fn append_with_execution(
-        &self,
-        instance: &str,
-        execution_id: u64,
-        events: Vec<Event>,
-    ) -> Result<(), ProviderError> {
-        forward!(self.append_with_execution(instance, execution_id, events))
-    }
-
-    async fn enqueue_for_worker(&self, item: WorkItem) -> Result<(), ProviderError> {
-        forward!(self.enqueue_for_worker(item))
-    }
-
-    async fn fetch_work_item(
-        &self,
-        lock_timeout: Duration,
-        poll_timeout: Duration,
-        session: Option<&SessionFetchConfig>,
-        tags: &TagFilter,
-    ) -> Result<Option<(WorkItem, String, u32)>, ProviderError> {
+    async fn fetch_work(&self, fetch: &WorkFetch) -> Result<Vec<FetchedWork>, ProviderError> {
         if let Some(item) = self.stray.lock().unwrap().take() {
-            return Ok(Some((item, STRAY_TOKEN.to_owned(), 1)));
+            return Ok(vec![FetchedWork::new(item, STRAY_TOKEN.to_owned(), fetch.lock_timeout, 1)]);
         }
-        forward!(self.fetch_work_item(lock_timeout, poll_timeout, session, tags))
+        self.around("fetch_work", self.inner.fetch_work(fetch)).await
     }
 
-    async fn ack_work_item(&self, token: &str, completion: Option<WorkItem>) -> Result<(), ProviderError> {
-        if token == STRAY_TOKEN {
-            assert_eq!(completion, None, "a stray item has no completion");
-            return self.ask("ack_stray");
+    async fn settle_work(&self, settlement: &Settlement) -> Result<(), ProviderError> {
+        let operation = match &settlement.kind {
+            SettlementKind::End { completion } if settlement.lock_token == STRAY_TOKEN => {
+                assert_eq!(*completion, None, "a stray item has no completion");
+                return self.ask("settle_stray");
+            }
+            SettlementKind::Abandon { .. } => "settle_work/abandon",
+            _ => "settle_work/end",
+        };
+        self.around(operation, self.inner.settle_work(settlement)).await
+    }
+
+    /// An error of the test is the answer for every lock.
+    async fn renew(&self, renewal: &Renewal) -> Result<Renewed, ProviderError> {
+        if let Some(sessions) = &renewal.sessions {
+            self.renewed_owners.lock().unwrap().push(sessions.owner_ids.clone());
+            return self.around("renew/sessions", self.inner.renew(renewal)).await;
         }
-        forward!(self.ack_work_item(token, completion))
-    }
-
-    async fn renew_work_item_lock(&self, token: &str, extend_for: Duration) -> Result<(), ProviderError> {
-        forward!(self.renew_work_item_lock(token, extend_for))
-    }
-
-    async fn renew_session_lock(
-        &self,
-        owners: &[&str],
-        extend_for: Duration,
-        idle: Duration,
-    ) -> Result<usize, ProviderError> {
-        self.renewed_owners.lock().unwrap().push(owners.iter().map(|owner| (*owner).to_owned()).collect());
-        forward!(self.renew_session_lock(owners, extend_for, idle))
-    }
-
-    async fn cleanup_orphaned_sessions(&self, idle: Duration) -> Result<usize, ProviderError> {
-        forward!(self.cleanup_orphaned_sessions(idle))
-    }
-
-    async fn abandon_work_item(
-        &self,
-        token: &str,
-        delay: Option<Duration>,
-        ignore_attempt: bool,
-    ) -> Result<(), ProviderError> {
-        forward!(self.abandon_work_item(token, delay, ignore_attempt))
-    }
-
-    async fn renew_orchestration_item_lock(
-        &self,
-        token: &str,
-        extend_for: Duration,
-    ) -> Result<(), ProviderError> {
-        forward!(self.renew_orchestration_item_lock(token, extend_for))
-    }
-
-    async fn enqueue_for_orchestrator(
-        &self,
-        item: WorkItem,
-        delay: Option<Duration>,
-    ) -> Result<(), ProviderError> {
-        forward!(self.enqueue_for_orchestrator(item, delay))
-    }
-
-    fn as_management_capability(&self) -> Option<&dyn ProviderAdmin> {
-        self.inner.as_management_capability()
-    }
-
-    async fn get_custom_status(
-        &self,
-        instance: &str,
-        last_seen: u64,
-    ) -> Result<Option<(Option<String>, u64)>, ProviderError> {
-        forward!(self.get_custom_status(instance, last_seen))
-    }
-
-    async fn get_kv_value(&self, instance: &str, key: &str) -> Result<Option<String>, ProviderError> {
-        forward!(self.get_kv_value(instance, key))
-    }
-
-    async fn get_kv_all_values(&self, instance: &str) -> Result<HashMap<String, String>, ProviderError> {
-        forward!(self.get_kv_all_values(instance))
-    }
-
-    async fn get_instance_stats(&self, instance: &str) -> Result<Option<SystemStats>, ProviderError> {
-        forward!(self.get_instance_stats(instance))
-    }
-
-    fn now_ms(&self) -> u64 {
-        self.inner.now_ms()
-    }
-
-    async fn fetch_turn(
-        &self,
-        lock_timeout: Duration,
-        poll_timeout: Duration,
-        filter: Option<&DispatcherCapabilityFilter>,
-        warm: Arc<dyn WarmView>,
-    ) -> Result<Option<FetchedTurn>, ProviderError> {
-        let filter = filter.filter(|_| !self.ignores_filter);
-        forward!(self.fetch_turn(lock_timeout, poll_timeout, filter, warm))
+        match self.ask("renew/locks") {
+            Ok(()) => self.inner.renew(renewal).await,
+            Err(error) => Ok(Renewed::new(vec![Err(error); renewal.locks.len()], 0)),
+        }
     }
 
     /// The test is asked for `commit_turn`, for `check_in` (on an error the check-in does not run), and for
     /// `answer_commit` (on an error the turn is committed but the answer is that error).
     async fn commit_turn(&self, commit: &TurnCommit) -> Result<(), ProviderError> {
         self.ask("commit_turn")?;
-        let without_check_in = TurnCommit { check_in: None, ..commit.clone() };
+        let mut without_check_in = commit.clone();
+        without_check_in.check_in = None;
         let checks_in = self.ask("check_in").is_ok();
         let answer = self.inner.commit_turn(if checks_in { commit } else { &without_check_in }).await;
         self.noted("commit_turn", answer)?;
@@ -309,27 +195,5 @@ impl Provider for TamperingStore {
             answers.acquire().await.unwrap().forget();
         }
         self.ask("answer_commit")
-    }
-
-    async fn renew_locks(&self, renewals: &[LockRenewal]) -> Vec<Result<(), ProviderError>> {
-        match self.ask("renew_locks") {
-            Ok(()) => self.inner.renew_locks(renewals).await,
-            Err(error) => renewals.iter().map(|_| Err(error.clone())).collect(),
-        }
-    }
-
-    async fn read_status(&self, instance: &str) -> Result<OrchestrationStatus, ProviderError> {
-        forward!(self.read_status(instance))
-    }
-
-    fn watch_instance(&self, instance: &str) -> InstanceWatch {
-        self.inner.watch_instance(instance)
-    }
-
-    async fn read_orchestration_name(
-        &self,
-        instance: &str,
-    ) -> Result<Option<(String, String)>, ProviderError> {
-        forward!(self.read_orchestration_name(instance))
     }
 }

@@ -17,15 +17,15 @@ use crate::store::ExecutionRead;
 #[async_trait]
 impl ProviderAdmin for MemoryProvider {
     async fn list_instances(&self) -> Result<Vec<String>, ProviderError> {
-        self.look("list_instances", |tables, _| tables.list_instances()).await
+        Ok(self.run(|tables, _| tables.list_instances()))
     }
 
     async fn list_instances_by_status(&self, status: &str) -> Result<Vec<String>, ProviderError> {
-        self.look("list_instances_by_status", |tables, _| tables.list_instances_by_status(status)).await
+        Ok(self.run(|tables, _| tables.list_instances_by_status(status)))
     }
 
     async fn list_executions(&self, instance: &str) -> Result<Vec<u64>, ProviderError> {
-        self.look("list_executions", |tables, _| tables.list_executions(instance)).await
+        Ok(self.run(|tables, _| tables.list_executions(instance)))
     }
 
     async fn read_history_with_execution_id(
@@ -34,22 +34,22 @@ impl ProviderAdmin for MemoryProvider {
         execution_id: u64,
     ) -> Result<Vec<Event>, ProviderError> {
         let read = ExecutionRead::of(instance, execution_id);
-        let stored = self.look("read_execution", |tables, _| tables.read_execution(&read)).await??;
+        let stored = self.run(|tables, _| tables.read_execution(&read))?;
         Ok(stored.history)
     }
 
     async fn read_history(&self, instance: &str) -> Result<Vec<Event>, ProviderError> {
         let read = ExecutionRead::latest(instance);
-        let stored = self.look("read_execution", |tables, _| tables.read_execution(&read)).await??;
+        let stored = self.run(|tables, _| tables.read_execution(&read))?;
         Ok(stored.history)
     }
 
     async fn latest_execution_id(&self, instance: &str) -> Result<u64, ProviderError> {
-        self.look("latest_execution_id", |tables, _| tables.latest_execution_id(instance)).await
+        Ok(self.run(|tables, _| tables.latest_execution_id(instance)))
     }
 
     async fn get_instance_info(&self, instance: &str) -> Result<InstanceInfo, ProviderError> {
-        self.look("get_instance_info", |tables, _| tables.get_instance_info(instance)).await?
+        self.run(|tables, _| tables.get_instance_info(instance))
     }
 
     async fn get_execution_info(
@@ -57,23 +57,23 @@ impl ProviderAdmin for MemoryProvider {
         instance: &str,
         execution_id: u64,
     ) -> Result<ExecutionInfo, ProviderError> {
-        self.look("get_execution_info", |tables, _| tables.get_execution_info(instance, execution_id)).await?
+        self.run(|tables, _| tables.get_execution_info(instance, execution_id))
     }
 
     async fn get_system_metrics(&self) -> Result<SystemMetrics, ProviderError> {
-        self.look("get_system_metrics", |tables, _| tables.get_system_metrics()).await
+        Ok(self.run(|tables, _| tables.get_system_metrics()))
     }
 
     async fn get_queue_depths(&self) -> Result<QueueDepths, ProviderError> {
-        self.look("get_queue_depths", |tables, now| tables.get_queue_depths(now)).await
+        Ok(self.run(|tables, now| tables.get_queue_depths(now)))
     }
 
     async fn list_children(&self, instance_id: &str) -> Result<Vec<String>, ProviderError> {
-        self.look("list_children", |tables, _| tables.list_children(instance_id)).await
+        Ok(self.run(|tables, _| tables.list_children(instance_id)))
     }
 
     async fn get_parent_id(&self, instance_id: &str) -> Result<Option<String>, ProviderError> {
-        self.look("get_parent_id", |tables, _| tables.get_parent_id(instance_id)).await?
+        self.run(|tables, _| tables.get_parent_id(instance_id))
     }
 
     async fn delete_instances_atomic(
@@ -81,14 +81,14 @@ impl ProviderAdmin for MemoryProvider {
         ids: &[String],
         force: bool,
     ) -> Result<DeleteInstanceResult, ProviderError> {
-        self.write("delete_instances_atomic", |tables, _| tables.delete_instances_atomic(ids, force)).await?
+        self.run(|tables, _| tables.delete_instances_atomic(ids, force))
     }
 
     async fn delete_instance_bulk(
         &self,
         filter: InstanceFilter,
     ) -> Result<DeleteInstanceResult, ProviderError> {
-        self.write("delete_instance_bulk", |tables, _| tables.delete_instance_bulk(&filter)).await?
+        self.run(|tables, _| tables.delete_instance_bulk(&filter))
     }
 
     async fn prune_executions(
@@ -96,7 +96,7 @@ impl ProviderAdmin for MemoryProvider {
         instance_id: &str,
         options: PruneOptions,
     ) -> Result<PruneResult, ProviderError> {
-        self.write("prune_executions", |tables, _| tables.prune_executions(instance_id, &options)).await?
+        self.run(|tables, _| tables.prune_executions(instance_id, &options))
     }
 
     async fn prune_executions_bulk(
@@ -104,18 +104,18 @@ impl ProviderAdmin for MemoryProvider {
         filter: InstanceFilter,
         options: PruneOptions,
     ) -> Result<PruneResult, ProviderError> {
-        self.write("prune_executions_bulk", |tables, _| tables.prune_executions_bulk(&filter, &options))
-            .await?
+        self.run(|tables, _| tables.prune_executions_bulk(&filter, &options))
     }
 }
 
 impl Tables {
     /// All instances, newest first; equal times by id.
-    pub(super) fn list_instances(&self) -> Vec<String> {
+    pub fn list_instances(&self) -> Vec<String> {
         self.listed(|_| true)
     }
 
-    pub(super) fn list_instances_by_status(&self, status: &str) -> Vec<String> {
+    /// The instances whose current execution has this status, in the same order.
+    pub fn list_instances_by_status(&self, status: &str) -> Vec<String> {
         let Some(status) = ExecutionStatus::from_name(status) else { return Vec::new() };
         self.listed(|instance| self.status(instance) == Some(status))
     }
@@ -128,18 +128,21 @@ impl Tables {
         rows.into_iter().map(|(id, _)| id.clone()).collect()
     }
 
-    pub(super) fn list_executions(&self, instance: &str) -> Vec<u64> {
+    /// The executions of an instance, in order.
+    pub fn list_executions(&self, instance: &str) -> Vec<u64> {
         self.executions
             .get(instance)
             .map(|executions| executions.keys().copied().collect())
             .unwrap_or_default()
     }
 
-    pub(super) fn latest_execution_id(&self, instance: &str) -> u64 {
+    /// The newest execution of an instance; the first one if it has none.
+    pub fn latest_execution_id(&self, instance: &str) -> u64 {
         self.latest_execution(instance).map_or(everturn_core::INITIAL_EXECUTION_ID, |(id, _)| id)
     }
 
-    pub(super) fn get_instance_info(&self, instance: &str) -> Result<InstanceInfo, ProviderError> {
+    /// What is known about an instance.
+    pub fn get_instance_info(&self, instance: &str) -> Result<InstanceInfo, ProviderError> {
         let row = self.row("get_instance_info", instance)?;
         let current = self.execution(instance, row.current_execution_id);
         Ok(InstanceInfo {
@@ -158,7 +161,8 @@ impl Tables {
         })
     }
 
-    pub(super) fn get_execution_info(
+    /// What is known about an execution.
+    pub fn get_execution_info(
         &self,
         instance: &str,
         execution_id: u64,
@@ -177,7 +181,8 @@ impl Tables {
         })
     }
 
-    pub(super) fn get_system_metrics(&self) -> SystemMetrics {
+    /// Totals of all tables.
+    pub fn get_system_metrics(&self) -> SystemMetrics {
         let with_status = |status| self.instances.keys().filter(|id| self.status(id) == Some(status)).count();
         let executions = || self.executions.values().flat_map(|executions| executions.values());
         SystemMetrics {
@@ -191,7 +196,7 @@ impl Tables {
     }
 
     /// How many rows are not locked.
-    pub(super) fn get_queue_depths(&self, now: Moment) -> QueueDepths {
+    pub fn get_queue_depths(&self, now: Moment) -> QueueDepths {
         let is_taken = |message: &Message| {
             let lock = self.instance_locks.get(&message.instance).filter(|lock| lock.is_held(now));
             lock.is_some_and(|lock| message.tagged_by.as_ref() == Some(&lock.token))
@@ -205,7 +210,7 @@ impl Tables {
     }
 
     /// Direct children, by id.
-    pub(super) fn list_children(&self, instance: &str) -> Vec<String> {
+    pub fn list_children(&self, instance: &str) -> Vec<String> {
         self.instances
             .iter()
             .filter(|(_, row)| row.parent_instance_id.as_deref() == Some(instance))
@@ -213,7 +218,8 @@ impl Tables {
             .collect()
     }
 
-    pub(super) fn get_parent_id(&self, instance: &str) -> Result<Option<String>, ProviderError> {
+    /// The parent of an instance.
+    pub fn get_parent_id(&self, instance: &str) -> Result<Option<String>, ProviderError> {
         Ok(self.row("get_parent_id", instance)?.parent_instance_id.clone())
     }
 

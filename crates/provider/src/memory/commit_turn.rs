@@ -13,7 +13,7 @@ const OPERATION: &str = "commit_turn";
 
 impl Tables {
     /// Commits a turn and leaves `stamp` on the instance, or refuses it and changes nothing.
-    pub(super) fn commit_turn(
+    pub fn commit_turn(
         &mut self,
         now: Moment,
         stamp: Stamp,
@@ -45,11 +45,9 @@ impl Tables {
             };
             self.push_message(item, visible_at_ms);
         }
-        self.changes.check_ins.0.extend(commit.check_in);
-        self.changes.written = Some(commit.lock_token);
+        self.changes.check_ins.extend(commit.check_in);
         // Messages that came under the lock can be fetched now.
         self.changes.orchestrator_queue = true;
-        self.changed_hands.instances.insert(instance.clone());
         self.changes.instances.insert(instance);
         Ok(())
     }

@@ -12,7 +12,7 @@ pub(super) const DEFAULT_BULK_LIMIT: usize = 1000;
 
 impl Tables {
     /// Removes these instances, all or none.
-    pub(super) fn delete_instances_atomic(
+    pub fn delete_instances_atomic(
         &mut self,
         ids: &[String],
         force: bool,
@@ -56,7 +56,7 @@ impl Tables {
 
     /// Removes the ended roots that match, the longest ended first, each with its descendants. A tree of which any
     /// part is under way is passed over.
-    pub(super) fn delete_instance_bulk(
+    pub fn delete_instance_bulk(
         &mut self,
         filter: &InstanceFilter,
     ) -> Result<DeleteInstanceResult, ProviderError> {

@@ -6,7 +6,8 @@ use std::time::Duration;
 use everturn_core::{EventKind, INITIAL_EXECUTION_ID, WorkItem};
 
 use super::kv::KvStore;
-use super::tables::{Execution, Held, Lock, Message, Moment, Stored, Tables, VISIBLE};
+use super::parked::LOOK_AT_LEAST_EVERY;
+use super::tables::{Execution, Lock, Message, Moment, Stored, Tables, VISIBLE};
 use crate::store::{FetchedTurn, TurnFetch};
 use crate::types::{DispatcherCapabilityFilter, OrchestrationItem};
 
@@ -44,7 +45,7 @@ struct TaggedMessages {
 
 impl Tables {
     /// Locks up to `turns_max` instances, those with the oldest visible messages first. A warm one comes without history.
-    pub(super) fn fetch_turns(
+    pub fn fetch_turns(
         &mut self,
         now: Moment,
         fetch: &TurnFetch,
@@ -62,21 +63,12 @@ impl Tables {
             self.orchestrator_queue.remove(&row_id);
         }
         let picked = self.pick_instances(now, filter, fetch.turns_max);
+        // Parked fetches do not know of a lock that ends before they look again.
+        self.changes.orchestrator_queue |= !picked.is_empty() && fetch.lock_timeout < LOOK_AT_LEAST_EVERY;
         let turns = picked
             .into_iter()
             .map(|(instance, identity)| self.lock_instance(now, instance, identity, fetch, fresh_token()));
-        let turns: Vec<FetchedTurn> = turns.collect();
-        if turns.is_empty() {
-            self.changes.passed_over |= self.passes_instances_over(now);
-        }
-        let tokens = turns.iter().map(|turn| turn.lock_token.clone());
-        if turns.iter().all(|turn| turn.warm.is_some()) {
-            self.changes.early.extend(tokens);
-        } else {
-            let locks = tokens.map(|token| Held::Lock { token, lasts: fetch.lock_timeout });
-            self.changes.held.extend(locks);
-        }
-        turns
+        turns.collect()
     }
 
     /// Locks one instance with all its visible messages.
@@ -90,7 +82,6 @@ impl Tables {
     ) -> FetchedTurn {
         let lock = Lock::new(token.clone(), now, fetch.lock_timeout);
         self.instance_locks.insert(instance.clone(), lock);
-        self.changed_hands.instances.insert(instance.clone());
         let TaggedMessages { messages, damage, attempt_count } = self.tag_messages(&instance, now, &token);
         let stamp =
             self.stamps.get(&instance).copied().filter(|_| {
@@ -131,17 +122,6 @@ impl Tables {
         }
     }
 
-    /// Whether there are messages whose instance was let go in this batch.
-    fn passes_instances_over(&self, now: Moment) -> bool {
-        self.changed_hands.instances.iter().any(|instance| {
-            !self.is_instance_locked(instance, now)
-                && self
-                    .orchestrator_queue
-                    .values()
-                    .any(|message| message.instance == *instance && message.is_visible(now))
-        })
-    }
-
     /// The instances that may be delivered, those with the oldest messages first.
     fn pick_instances(
         &self,
@@ -178,11 +158,10 @@ impl Tables {
             .filter(|message| message.is_visible(now))
             .map(|message| message.instance.as_str())
             .filter(|instance| seen.insert(*instance) && !self.is_instance_locked(instance, now))
-            .filter(|instance| !self.changed_hands.instances.contains(*instance))
             .collect()
     }
 
-    fn is_instance_locked(&self, instance: &str, now: Moment) -> bool {
+    pub(crate) fn is_instance_locked(&self, instance: &str, now: Moment) -> bool {
         self.instance_locks.get(instance).is_some_and(|lock| lock.is_held(now))
     }
 
@@ -249,7 +228,7 @@ impl Tables {
     }
 
     /// How long until a fetch of turns may find something that it does not find now.
-    pub(super) fn next_turn_wake(&self, now: Moment) -> Option<Duration> {
+    pub fn next_turn_wake(&self, now: Moment) -> Option<Duration> {
         let delays = self.orchestrator_queue.values().map(|message| now.until_wall(message.visible_at_ms));
         let locks = self.instance_locks.values().map(|lock| now.until(lock.held_until));
         delays.chain(locks).filter(|wait| !wait.is_zero()).min()

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use everturn_core::{ErrorDetails, WorkItem};
 
-use super::hand_back::Claim;
-use super::tables::{Activity, Held, Instance, Lock, Moment, Session, Stored, Tables, VISIBLE};
+use super::parked::LOOK_AT_LEAST_EVERY;
+use super::tables::{Activity, Instance, Lock, Moment, Session, Stored, Tables, VISIBLE};
 use crate::store::{FetchedWork, WorkFetch};
 use crate::types::{ScheduledActivityIdentifier, SessionFetchConfig};
 
 impl Tables {
     /// Locks up to `work_max` activities that this worker may take, the oldest first, and claims their sessions.
-    pub(super) fn fetch_work(
+    pub fn fetch_work(
         &mut self,
         now: Moment,
         fetch: &WorkFetch,
@@ -32,9 +32,9 @@ impl Tables {
             last_row_id = row_id;
             work.extend(self.lock_activity(now, row_id, item, fetch, fresh_token()));
         }
-        if work.is_empty() {
-            self.changes.passed_over |= self.passes_activities_over(now);
-        }
+        // Parked fetches do not know of a lock or lease that ends before they look again.
+        let lease = fetch.session.as_ref().map_or(fetch.lock_timeout, |session| session.lock_timeout);
+        self.changes.worker_queue |= !work.is_empty() && fetch.lock_timeout.min(lease) < LOOK_AT_LEAST_EVERY;
         work
     }
 
@@ -51,10 +51,13 @@ impl Tables {
         activity.lock = Some(Lock::new(token.clone(), now, fetch.lock_timeout));
         activity.attempt_count = activity.attempt_count.saturating_add(1);
         let attempt_count = activity.attempt_count;
-        self.changed_hands.activities.insert(row_id);
-        self.changes.held.push(Held::Lock { token: token.clone(), lasts: fetch.lock_timeout });
         if let (Some(session_id), Some(config)) = (activity.session_id.clone(), &fetch.session) {
-            self.claim_session(now, &token, session_id, config);
+            let claimed = Session {
+                owner_id: config.owner_id.clone(),
+                leased_until: now.monotonic.saturating_add(config.lock_timeout),
+                last_activity_at: now.monotonic,
+            };
+            self.sessions.insert(session_id, claimed);
         }
         let orchestration = self.instances.get(item.instance()).map(Instance::orchestration);
         let mut work = FetchedWork::new(item, token, fetch.lock_timeout, attempt_count);
@@ -62,37 +65,13 @@ impl Tables {
         Some(work)
     }
 
-    fn claim_session(&mut self, now: Moment, token: &str, session_id: String, config: &SessionFetchConfig) {
-        let claimed = Session {
-            owner_id: config.owner_id.clone(),
-            leased_until: now.monotonic.saturating_add(config.lock_timeout),
-            last_activity_at: now.monotonic,
-        };
-        self.changes.held.push(Held::Lease {
-            session_id: session_id.clone(),
-            owner_id: claimed.owner_id.clone(),
-            lasts: config.lock_timeout,
-        });
-        if let Some(claim) = Claim::of(&session_id, &claimed, self.sessions.get(&session_id), now) {
-            self.changes.claims.insert(token.to_owned(), claim);
-        }
-        self.sessions.insert(session_id, claimed);
-    }
-
-    /// Whether there are activities that were let go in this batch.
-    fn passes_activities_over(&self, now: Moment) -> bool {
-        let changed = self.changed_hands.activities.iter().filter_map(|row_id| self.worker_queue.get(row_id));
-        changed.into_iter().any(|activity| activity.is_free(now))
-    }
-
     /// The oldest activity behind `last_row_id` that this worker may take. Damaged rows on the way are answered with a
     /// failure.
     fn pick_activity(&mut self, now: Moment, fetch: &WorkFetch, last_row_id: u64) -> Option<(u64, WorkItem)> {
         loop {
             let behind = (Bound::Excluded(last_row_id), Bound::Unbounded);
-            let (row_id, activity) = self.worker_queue.range(behind).find(|(row_id, activity)| {
+            let (row_id, activity) = self.worker_queue.range(behind).find(|(_, activity)| {
                 activity.is_free(now)
-                    && !self.changed_hands.activities.contains(row_id)
                     && fetch.tags.matches(activity.tag.as_deref())
                     && self.may_take_session(activity.session_id.as_deref(), fetch.session.as_ref(), now)
             })?;
@@ -145,7 +124,7 @@ impl Tables {
     }
 
     /// How long until a fetch of work may find something that it does not find now.
-    pub(super) fn next_work_wake(&self, now: Moment) -> Option<Duration> {
+    pub fn next_work_wake(&self, now: Moment) -> Option<Duration> {
         let delays = self.worker_queue.values().map(|activity| now.until_wall(activity.visible_at_ms));
         let locks = self.worker_queue.values().filter_map(|activity| activity.lock.as_ref());
         let locks = locks.map(|lock| now.until(lock.held_until));
@@ -156,7 +135,7 @@ impl Tables {
 
 impl Activity {
     /// Visible and not locked.
-    fn is_free(&self, now: Moment) -> bool {
+    pub(crate) fn is_free(&self, now: Moment) -> bool {
         self.visible_at_ms <= now.wall_ms && !self.lock.as_ref().is_some_and(|lock| lock.is_held(now))
     }
 }

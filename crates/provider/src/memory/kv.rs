@@ -8,7 +8,7 @@ use super::tables::Tables;
 
 /// One instance's keys.
 #[derive(Debug, Default, Clone)]
-pub(super) struct KvStore {
+pub(crate) struct KvStore {
     /// What ended executions left.
     base: BTreeMap<String, KvEntry>,
     /// What the current execution wrote; `None` is a tombstone.
@@ -71,11 +71,13 @@ pub(super) fn is_kv_event(kind: &EventKind) -> bool {
 }
 
 impl Tables {
-    pub(super) fn read_kv_value(&self, instance: &str, key: &str) -> Option<String> {
+    /// A key, with the live writes.
+    pub fn read_kv_value(&self, instance: &str, key: &str) -> Option<String> {
         self.kv.get(instance)?.merged().get(key).map(|value| (*value).to_owned())
     }
 
-    pub(super) fn read_kv_values(&self, instance: &str) -> HashMap<String, String> {
+    /// All keys, with the live writes.
+    pub fn read_kv_values(&self, instance: &str) -> HashMap<String, String> {
         let Some(kv) = self.kv.get(instance) else { return HashMap::new() };
         kv.merged().into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
     }

@@ -1,6 +1,6 @@
 //! Judging locks.
 
-use super::tables::{Held, Lock, Moment, Tables};
+use super::tables::{Lock, Moment, Tables};
 use crate::error::ProviderError;
 
 impl Tables {
@@ -34,35 +34,6 @@ impl Tables {
             }
         }
         Err(unknown_token(operation))
-    }
-}
-
-impl Tables {
-    /// Has these locks and leases count from now on: their holders are told only now that they have them.
-    pub(super) fn count_from(&mut self, now: Moment, held: &[Held]) {
-        for held in held {
-            match held {
-                Held::Lock { token, lasts } => {
-                    let of_activities = self.worker_queue.values_mut().filter_map(|row| row.lock.as_mut());
-                    let mut locks = self.instance_locks.values_mut().chain(of_activities);
-                    if let Some(lock) = locks.find(|lock| lock.token == *token) {
-                        lock.held_until = now.monotonic.saturating_add(*lasts);
-                    }
-                }
-                Held::Lease { session_id, owner_id, lasts } => {
-                    let session = self.sessions.get_mut(session_id);
-                    if let Some(session) = session.filter(|session| session.owner_id == *owner_id) {
-                        session.leased_until = now.monotonic.saturating_add(*lasts);
-                    }
-                }
-            }
-        }
-    }
-
-    /// The lock with this token, if it still stands in a row.
-    pub(super) fn lock(&self, token: &str) -> Option<&Lock> {
-        let of_activities = self.worker_queue.values().filter_map(|row| row.lock.as_ref());
-        self.instance_locks.values().chain(of_activities).find(|lock| lock.token == token)
     }
 }
 

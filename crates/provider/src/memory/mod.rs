@@ -1,17 +1,14 @@
 //! The provider that keeps everything in memory: the storage contract as a program one can read.
 //!
 //! All state is one `tables::Tables` of plain ordered tables behind a mutex. Each verb of the store is a method of it in
-//! a file of its own; what is asynchronous (waiting for work, and for the commit of a batch) is only around it.
+//! a file of its own; only waiting for work is asynchronous, and it is around the tables.
 
 mod abandon_turn;
 mod admin;
-mod batch;
-mod batches;
 mod commit_turn;
 mod delete;
 mod fetch_turns;
 mod fetch_work;
-mod hand_back;
 mod kv;
 mod locks;
 mod parked;
@@ -23,8 +20,7 @@ mod settle_work;
 mod store;
 mod submit;
 mod sweep;
-mod tables;
-mod testing;
+pub(crate) mod tables;
 mod watches;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -34,12 +30,8 @@ use tokio::sync::Notify;
 
 use crate::clock::{Clock, SystemClock};
 use crate::store::Stamp;
-use batch::State;
-use batches::Batches;
-use tables::{Changes, Moment};
+use tables::{Changes, Moment, Tables};
 use watches::Watches;
-
-pub use batches::{BatchFate, BatchFates, LostBatch, NoLoss, Unanswered};
 
 /// A provider that keeps everything in memory and forgets it when it is dropped.
 ///
@@ -57,8 +49,7 @@ pub use batches::{BatchFate, BatchFates, LostBatch, NoLoss, Unanswered};
 pub struct MemoryProvider {
     clock: Arc<dyn Clock>,
     payload_bytes_max: usize,
-    batches: Option<Batches>,
-    state: Mutex<State>,
+    tables: Mutex<Tables>,
     watches: Mutex<Watches>,
     orchestrator_work: Notify,
     worker_work: Notify,
@@ -75,8 +66,7 @@ impl MemoryProvider {
         Self {
             clock,
             payload_bytes_max: DEFAULT_PAYLOAD_BYTES_MAX,
-            batches: None,
-            state: Mutex::default(),
+            tables: Mutex::default(),
             watches: Mutex::default(),
             orchestrator_work: Notify::new(),
             worker_work: Notify::new(),
@@ -90,14 +80,25 @@ impl MemoryProvider {
         self
     }
 
-    fn moment(&self) -> Moment {
-        Moment { wall_ms: self.clock.wall_ms(), monotonic: self.clock.monotonic() }
+    /// Runs a verb on the tables at the present time, and announces what it changed.
+    fn run<T>(&self, verb: impl FnOnce(&mut Tables, Moment) -> T) -> T {
+        let (answer, changes) = self.run_silently(verb);
+        self.announce(changes);
+        answer
     }
 
-    /// Tells those whom a change concerns.
-    fn announce(&self, changes: Changes) {
-        // Whoever is woken by a commit shall find the instance in memory again.
-        for check_in in changes.check_ins.0 {
+    /// Runs a verb on the tables at the present time.
+    pub(crate) fn run_silently<T>(&self, verb: impl FnOnce(&mut Tables, Moment) -> T) -> (T, Changes) {
+        let mut tables = locked(&self.tables);
+        let now = Moment { wall_ms: self.clock.wall_ms(), monotonic: self.clock.monotonic() };
+        let answer = verb(&mut tables, now);
+        (answer, std::mem::take(&mut tables.changes))
+    }
+
+    /// Calls the check-ins, and wakes the watches and parked fetches that a change concerns.
+    pub(crate) fn announce(&self, changes: Changes) {
+        // A fetch or watch that a commit wakes must find the instance in memory again.
+        for check_in in changes.check_ins {
             check_in();
         }
         if !changes.instances.is_empty() {
@@ -114,11 +115,11 @@ impl MemoryProvider {
         }
     }
 
-    fn fresh_token(&self) -> String {
+    pub(crate) fn fresh_token(&self) -> String {
         format!("{:032x}", self.clock.random_u128())
     }
 
-    fn fresh_stamp(&self) -> Stamp {
+    pub(crate) fn fresh_stamp(&self) -> Stamp {
         #[expect(clippy::cast_possible_truncation, reason = "half of a random number is random")]
         Stamp(self.clock.random_u128() as u64)
     }
@@ -130,8 +131,8 @@ impl Default for MemoryProvider {
     }
 }
 
-/// A panic under the mutex can only come from code that was handed in (a view of warm instances); the tables are whole
-/// by then, so the next verb goes on.
+/// A panic under the mutex can only come from a view of warm instances; the tables are consistent by then, so the next
+/// verb goes on.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

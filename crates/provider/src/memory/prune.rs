@@ -9,7 +9,7 @@ use crate::management::{InstanceFilter, PruneOptions, PruneResult};
 
 impl Tables {
     /// Removes old executions of one instance; never the current one, never a running one.
-    pub(super) fn prune_executions(
+    pub fn prune_executions(
         &mut self,
         instance: &str,
         options: &PruneOptions,
@@ -38,7 +38,7 @@ impl Tables {
     }
 
     /// The same for every instance that matches, by id.
-    pub(super) fn prune_executions_bulk(
+    pub fn prune_executions_bulk(
         &mut self,
         filter: &InstanceFilter,
         options: &PruneOptions,

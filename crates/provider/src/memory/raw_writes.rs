@@ -17,21 +17,18 @@ impl RawWrites for MemoryProvider {
         new_events: Vec<Event>,
     ) -> Result<(), ProviderError> {
         let stamp = self.fresh_stamp();
-        self.write("append_events", |tables, now| {
-            tables.append_events(now, stamp, instance, execution_id, new_events.clone())
-        })
-        .await?
+        self.run(|tables, now| tables.append_events(now, stamp, instance, execution_id, new_events))
     }
 
     async fn enqueue_work(&self, item: WorkItem) -> Result<(), ProviderError> {
-        self.write("enqueue_work", |tables, _| tables.enqueue_work(item.clone())).await?
+        self.run(|tables, _| tables.enqueue_work(item))
     }
 }
 
 impl Tables {
     /// Adds events to an execution, which is created if it is missing. The fresh stamp makes copies of the instance in
     /// memory stale.
-    fn append_events(
+    pub fn append_events(
         &mut self,
         now: Moment,
         fresh_stamp: Stamp,
@@ -55,7 +52,8 @@ impl Tables {
         Ok(())
     }
 
-    fn enqueue_work(&mut self, item: WorkItem) -> Result<(), ProviderError> {
+    /// Puts an activity behind all others.
+    pub fn enqueue_work(&mut self, item: WorkItem) -> Result<(), ProviderError> {
         check_worker_item("enqueue_work", &item)?;
         self.push_activity(item);
         Ok(())

@@ -8,7 +8,8 @@ use crate::plain_store::status_of;
 use crate::store::{CustomStatus, ExecutionRead, OrchestrationName, StoredExecution};
 
 impl Tables {
-    pub(super) fn read_execution(&self, read: &ExecutionRead) -> Result<StoredExecution, ProviderError> {
+    /// An execution with its history; empty for an unknown one.
+    pub fn read_execution(&self, read: &ExecutionRead) -> Result<StoredExecution, ProviderError> {
         let instance = read.instance.as_str();
         let found = match read.execution_id {
             Some(execution_id) => self.execution(instance, execution_id).map(|found| (execution_id, found)),
@@ -24,7 +25,7 @@ impl Tables {
     }
 
     /// The status from the event that ended the latest execution, or from the fact that it began.
-    pub(super) fn read_status(&self, instance: &str) -> Result<OrchestrationStatus, ProviderError> {
+    pub fn read_status(&self, instance: &str) -> Result<OrchestrationStatus, ProviderError> {
         let Some((execution_id, execution)) = self.latest_execution(instance) else {
             return Ok(OrchestrationStatus::NotFound);
         };
@@ -43,7 +44,8 @@ impl Tables {
         }
     }
 
-    pub(super) fn read_orchestration_name(&self, instance: &str) -> Option<OrchestrationName> {
+    /// Name and version from the instance's row, or from the start event.
+    pub fn read_orchestration_name(&self, instance: &str) -> Option<OrchestrationName> {
         if let Some(row) = self.instances.get(instance) {
             return Some(row.orchestration());
         }
@@ -52,11 +54,13 @@ impl Tables {
         Some(OrchestrationName { name: name.to_owned(), version: version.to_owned() })
     }
 
-    pub(super) fn read_custom_status(&self, instance: &str, last_seen_version: u64) -> Option<CustomStatus> {
+    /// The custom status, if its version is greater than `last_seen_version`.
+    pub fn read_custom_status(&self, instance: &str, last_seen_version: u64) -> Option<CustomStatus> {
         self.custom_statuses.get(instance).filter(|status| status.version > last_seen_version).cloned()
     }
 
-    pub(super) fn read_stats(&self, instance: &str) -> Option<SystemStats> {
+    /// Size of the current execution.
+    pub fn read_stats(&self, instance: &str) -> Option<SystemStats> {
         let row = self.instances.get(instance)?;
         let events = self.execution(instance, row.current_execution_id).map(|execution| &execution.events);
         let values = self.read_kv_values(instance);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::tables::{Held, Moment, Tables};
+use super::tables::{Moment, Tables};
 use crate::error::ProviderError;
 use crate::store::{LockKind, LockRenewal, Renewal, Renewed, SessionRenewal};
 
@@ -10,7 +10,7 @@ const OPERATION: &str = "renew";
 
 impl Tables {
     /// Extends each lock by itself: a lost lock does not keep the others from being extended.
-    pub(super) fn renew(&mut self, now: Moment, renewal: &Renewal) -> Renewed {
+    pub fn renew(&mut self, now: Moment, renewal: &Renewal) -> Renewed {
         let locks = renewal.locks.iter().map(|LockRenewal { kind, token, extend_for }| match kind {
             LockKind::Orchestration => self.renew_instance_lock(now, token, *extend_for),
             LockKind::WorkItem => self.renew_activity_lock(now, token, *extend_for),
@@ -30,7 +30,6 @@ impl Tables {
         if let Some(lock) = self.instance_locks.get_mut(&instance) {
             lock.held_until = now.monotonic.saturating_add(extend_for);
         }
-        self.changes.held.push(Held::Lock { token: token.to_owned(), lasts: extend_for });
         Ok(())
     }
 
@@ -44,7 +43,6 @@ impl Tables {
         if let Some(lock) = self.worker_queue.get_mut(&row_id).and_then(|activity| activity.lock.as_mut()) {
             lock.held_until = now.monotonic.saturating_add(extend_for);
         }
-        self.changes.held.push(Held::Lock { token: token.to_owned(), lasts: extend_for });
         self.touch_session(row_id, now);
         Ok(())
     }
@@ -53,15 +51,10 @@ impl Tables {
     fn renew_sessions(&mut self, now: Moment, renewal: &SessionRenewal) -> usize {
         let SessionRenewal { owner_ids, extend_for, idle_timeout } = renewal;
         let mut renewed = 0;
-        for (session_id, session) in &mut self.sessions {
+        for session in self.sessions.values_mut() {
             let is_active = now.monotonic < session.last_activity_at.saturating_add(*idle_timeout);
             if session.is_leased(now) && is_active && owner_ids.contains(&session.owner_id) {
                 session.leased_until = now.monotonic.saturating_add(*extend_for);
-                self.changes.held.push(Held::Lease {
-                    session_id: session_id.clone(),
-                    owner_id: session.owner_id.clone(),
-                    lasts: *extend_for,
-                });
                 renewed += 1;
             }
         }

@@ -10,7 +10,7 @@ const OPERATION: &str = "settle_work";
 
 impl Tables {
     /// Settles an activity, or refuses and changes nothing.
-    pub(super) fn settle_work(&mut self, now: Moment, settlement: &Settlement) -> Result<(), ProviderError> {
+    pub fn settle_work(&mut self, now: Moment, settlement: &Settlement) -> Result<(), ProviderError> {
         let row_id = self.activity_locked_by(OPERATION, &settlement.lock_token, now)?;
         match &settlement.kind {
             SettlementKind::End { completion } => self.end_activity(now, row_id, completion.as_ref()),
@@ -43,7 +43,7 @@ impl Tables {
     }
 
     /// Clears the lock, whether or not it has expired. The row keeps its tag and session.
-    pub(super) fn release_activity(&mut self, row_id: u64, visible_at_ms: u64, ignore_attempt: bool) {
+    pub(crate) fn release_activity(&mut self, row_id: u64, visible_at_ms: u64, ignore_attempt: bool) {
         if let Some(activity) = self.worker_queue.get_mut(&row_id) {
             activity.lock = None;
             activity.visible_at_ms = visible_at_ms;
@@ -51,7 +51,6 @@ impl Tables {
                 activity.attempt_count = activity.attempt_count.saturating_sub(1);
             }
         }
-        self.changed_hands.activities.insert(row_id);
         self.changes.worker_queue = true;
     }
 }

@@ -8,11 +8,7 @@ use crate::store::{NewMessage, Receipt, Submission};
 
 impl Tables {
     /// Enqueues all messages, or none.
-    pub(super) fn submit(
-        &mut self,
-        now: Moment,
-        submission: &Submission,
-    ) -> Result<Vec<Receipt>, ProviderError> {
+    pub fn submit(&mut self, now: Moment, submission: &Submission) -> Result<Vec<Receipt>, ProviderError> {
         for NewMessage { item, .. } in &submission.messages {
             check_orchestrator_item("submit", item)?;
         }

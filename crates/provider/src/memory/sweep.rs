@@ -5,7 +5,7 @@ use crate::store::Swept;
 
 impl Tables {
     /// Removes sessions whose lease has ended and that no queued activity belongs to.
-    pub(super) fn sweep(&mut self, now: Moment) -> Swept {
+    pub fn sweep(&mut self, now: Moment) -> Swept {
         let before = self.sessions.len();
         let queue = &self.worker_queue;
         self.sessions.retain(|session_id, session| {

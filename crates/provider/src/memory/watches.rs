@@ -1,29 +1,29 @@
-//! Whoever waits for an instance to change.
+//! Watches of instances.
 
 use std::collections::BTreeMap;
 
 use tokio::sync::watch;
 
-/// A sweep is not worth it below this size.
-const SWEEP_MIN: usize = 64;
+/// Below this size channels without a watch are kept.
+const REMOVAL_MIN: usize = 64;
 
-/// One channel per watched instance; those that nobody watches any more are swept out.
+/// One channel per watched instance; channels without a watch are removed.
 #[derive(Debug, Default)]
 pub(super) struct Watches {
     channels: BTreeMap<String, watch::Sender<u64>>,
-    size_after_sweep: usize,
+    size_after_removal: usize,
 }
 
 impl Watches {
     pub(super) fn watch(&mut self, instance: &str) -> watch::Receiver<u64> {
-        if self.channels.len() >= SWEEP_MIN.max(self.size_after_sweep.saturating_mul(2)) {
+        if self.channels.len() >= REMOVAL_MIN.max(self.size_after_removal.saturating_mul(2)) {
             self.channels.retain(|_, channel| channel.receiver_count() > 0);
-            self.size_after_sweep = self.channels.len();
+            self.size_after_removal = self.channels.len();
         }
         self.channels.entry(instance.to_owned()).or_insert_with(|| watch::Sender::new(0)).subscribe()
     }
 
-    /// Wakes all who watch this instance.
+    /// Fires all watches of this instance.
     pub(super) fn changed(&mut self, instance: &str) {
         let Some(channel) = self.channels.get(instance) else { return };
         if channel.receiver_count() == 0 {
@@ -53,13 +53,13 @@ mod tests {
     }
 
     #[test]
-    fn channels_that_nobody_watches_are_swept_out() {
+    fn channels_without_a_watch_are_removed() {
         let mut watches = Watches::default();
         let kept = watches.watch("kept");
-        for n in 0..10 * SWEEP_MIN {
+        for n in 0..10 * REMOVAL_MIN {
             drop(watches.watch(&n.to_string()));
         }
-        assert!(watches.len() <= SWEEP_MIN + 1, "{} channels", watches.len());
+        assert!(watches.len() <= REMOVAL_MIN + 1, "{} channels", watches.len());
         watches.changed("kept");
         assert!(kept.has_changed().unwrap());
     }

@@ -4,8 +4,6 @@ use std::time::Duration;
 
 use crate::error::ProviderError;
 
-pub use crate::locks::{LockKind, LockRenewal};
-
 /// Extends locks and session leases.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -54,4 +52,24 @@ impl Renewed {
     pub fn new(locks: Vec<Result<(), ProviderError>>, sessions: usize) -> Self {
         Self { locks, sessions }
     }
+}
+
+/// Which of the two kinds of lock a token belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LockKind {
+    /// The lock of an instance, from an orchestration fetch.
+    Orchestration,
+    /// The lock of an activity, from a worker fetch.
+    WorkItem,
+}
+
+/// One lock to be renewed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LockRenewal {
+    /// What kind of lock it is.
+    pub kind: LockKind,
+    /// Its token.
+    pub token: String,
+    /// How long it should last from now.
+    pub extend_for: Duration,
 }

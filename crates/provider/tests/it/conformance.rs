@@ -2,36 +2,29 @@
 
 use std::any::Any;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use async_trait::async_trait;
-use everturn_conformance::{DefaultBodies, ProviderFactory, WorkerRowDamage};
-use everturn_provider::memory::NoLoss;
+use everturn_conformance::{PlainProvider, ProviderFactory, WorkerRowDamage};
+use everturn_provider::testing::TableAccess as _;
 use everturn_provider::{ManualClock, MemoryProvider, Provider};
 
 struct MemoryFactory {
     clock: Arc<ManualClock>,
-    /// How long a batch stays open; `None` commits each call separately.
-    window: Option<Duration>,
 }
 
 impl MemoryFactory {
     fn new() -> Self {
-        Self { clock: Arc::new(ManualClock::new(1_700_000_000_000)), window: None }
-    }
-
-    fn in_batches(window: Duration) -> Self {
-        Self { window: Some(window), ..Self::new() }
+        Self { clock: Arc::new(ManualClock::new(1_700_000_000_000)) }
     }
 }
 
-/// The same provider, with the default body of every method that has one.
-struct BareFactory {
+/// The same provider with its plain verbs only: the suite reaches it through the adapter.
+struct PlainFactory {
     whole: MemoryFactory,
     opened: OnceLock<Arc<dyn Provider>>,
 }
 
-impl BareFactory {
+impl PlainFactory {
     fn new() -> Self {
         Self { whole: MemoryFactory::new(), opened: OnceLock::new() }
     }
@@ -54,11 +47,7 @@ impl ProviderFactory for MemoryFactory {
     }
 
     async fn open(&self) -> Arc<dyn Provider> {
-        let provider = MemoryProvider::with_clock(self.clock());
-        Arc::new(match self.window {
-            Some(window) => provider.with_batches(window, Arc::new(NoLoss)),
-            None => provider,
-        })
+        Arc::new(MemoryProvider::with_clock(self.clock()))
     }
 
     async fn damage_event(
@@ -90,7 +79,7 @@ impl ProviderFactory for MemoryFactory {
 }
 
 #[async_trait]
-impl ProviderFactory for BareFactory {
+impl ProviderFactory for PlainFactory {
     fn clock(&self) -> Arc<ManualClock> {
         self.whole.clock()
     }
@@ -98,7 +87,7 @@ impl ProviderFactory for BareFactory {
     async fn open(&self) -> Arc<dyn Provider> {
         let provider = self.whole.open().await;
         assert!(self.opened.set(Arc::clone(&provider)).is_ok(), "it is opened once");
-        Arc::new(DefaultBodies::over(provider))
+        Arc::new(PlainProvider::over(provider))
     }
 
     async fn damage_event(&self, _: &Arc<dyn Provider>, instance: &str, execution_id: u64, event_id: u64) {
@@ -121,27 +110,14 @@ impl ProviderFactory for BareFactory {
     ) -> bool {
         self.whole.damage_worker_rows(self.opened(), instance, damage).await
     }
-
-    fn keeps_stamps(&self) -> bool {
-        false
-    }
 }
 
 everturn_conformance::provider_tests!(MemoryFactory::new());
 everturn_conformance::model_test!(MemoryFactory::new(), cases: 100);
 
-mod with_default_bodies {
-    use super::BareFactory;
+mod through_the_adapter {
+    use super::PlainFactory;
 
-    everturn_conformance::provider_tests!(BareFactory::new());
-    everturn_conformance::model_test!(BareFactory::new(), cases: 20);
-}
-
-mod in_batches {
-    use std::time::Duration;
-
-    use super::MemoryFactory;
-
-    everturn_conformance::provider_tests!(MemoryFactory::in_batches(Duration::from_millis(1)));
-    everturn_conformance::model_test!(MemoryFactory::in_batches(Duration::ZERO), cases: 100);
+    everturn_conformance::provider_tests!(PlainFactory::new());
+    everturn_conformance::model_test!(PlainFactory::new(), cases: 20);
 }

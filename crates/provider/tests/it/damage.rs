@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use everturn_core::WorkItem;
+use everturn_provider::testing::TableAccess as _;
 use everturn_provider::{MemoryProvider, Provider, Stamp, TagFilter};
 
 use crate::turns::{LOCK, activity, create, signal};
@@ -55,6 +56,6 @@ async fn a_damaged_activity_without_an_instance_is_dead_lettered() {
     assert_eq!(provider.damage_work_items("a", true), 1);
     let work = provider.fetch_work_item(LOCK, Duration::ZERO, None, &TagFilter::Any).await.unwrap();
     assert!(work.is_none());
-    assert_eq!(provider.work_items_set_aside(), 1);
+    assert_eq!(provider.dead_letters(), 1);
     assert!(provider.message_attempts("a").is_empty());
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use everturn_provider::testing::TableAccess as _;
 use everturn_provider::{MemoryProvider, Provider, TagFilter};
 use tokio::time::Instant;
 

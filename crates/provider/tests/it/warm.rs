@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use everturn_core::{Event, EventKind};
+use everturn_provider::testing::TableAccess as _;
 use everturn_provider::{LentInstance, ManualClock, MemoryProvider, Provider, Stamp, TurnCommit, WarmView};
 
 use crate::turns::{LOCK, create, fetch, first_turn, signal, start};

@@ -8,6 +8,7 @@
 )]
 
 mod determinism;
+mod faulty_store;
 mod harness;
 mod long_activities;
 mod lost_batches;

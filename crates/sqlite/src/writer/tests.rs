@@ -233,7 +233,7 @@ fn a_full_disk_in_the_middle_of_a_batch_fails_only_the_operation_that_needs_the_
 }
 
 #[test]
-fn a_lost_batch_answers_nobody_with_what_it_had_assigned() {
+fn a_lost_batch_answers_no_fetch_with_what_it_had_assigned() {
     let mut writer = writer(512);
     let mut waiting = work_fetch(&mut writer, 7);
     let pages: i64 = writer.db.conn.query_row("PRAGMA page_count", [], |row| row.get(0)).unwrap();
@@ -368,7 +368,7 @@ fn an_answer_dropped_unread_returns_the_work_with_its_attempt() {
 }
 
 /// During an outage every write fails.
-fn set_store_out(writer: &Writer, out: bool) {
+fn set_outage(writer: &Writer, out: bool) {
     writer.db.conn.pragma_update(None, "query_only", out).unwrap();
 }
 
@@ -380,9 +380,9 @@ fn work_that_is_returned_during_an_outage_is_free_after_it() {
     drive(&mut writer);
     drop(waiting);
     collect(&mut writer);
-    set_store_out(&writer, true);
+    set_outage(&writer, true);
     drive(&mut writer);
-    set_store_out(&writer, false);
+    set_outage(&writer, false);
     writer.tick();
     drive(&mut writer);
     let mut next = work_fetch(&mut writer, 2);
@@ -418,11 +418,11 @@ fn work_whose_lock_is_half_spent_is_assigned_although_the_batch_that_renews_it_i
     let _slow = call(&mut writer, Slow(Arc::clone(&clock), LOCK * 2 / 3));
     assert_eq!(writer.step(&mut Script::default()), WriterStep::Done);
     assert!(waiting.try_recv().is_err(), "its lock is renewed first");
-    set_store_out(&writer, true);
+    set_outage(&writer, true);
     assert_eq!(writer.step(&mut Script::default()), WriterStep::Done);
     assert!(waiting.try_recv().is_err());
     assert_eq!(writer.step(&mut Script::default()), WriterStep::Idle, "the writer pauses");
-    set_store_out(&writer, false);
+    set_outage(&writer, false);
     writer.tick();
     drive(&mut writer);
     let answer = waiting.try_recv().unwrap().unwrap().unwrap();

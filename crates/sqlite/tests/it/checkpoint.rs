@@ -41,7 +41,7 @@ async fn the_log_does_not_grow_with_what_is_written() {
 }
 
 #[tokio::test]
-async fn a_reader_that_stays_open_stops_nobody() {
+async fn a_reader_that_stays_open_stops_no_writes() {
     let store = Store::new();
     let provider = store.open().await;
     begin(&provider, "a", vec![]).await;

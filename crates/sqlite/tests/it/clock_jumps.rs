@@ -11,7 +11,7 @@ const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
 const NOW_MS: u64 = 1_700_000_000_000;
 
 #[tokio::test]
-async fn a_clock_set_forward_takes_no_lock_from_a_living_holder() {
+async fn a_clock_set_forward_takes_no_lock_from_its_holder() {
     let store = Store::new();
     let clock = Arc::new(ManualClock::new(NOW_MS));
     let provider = store.open_at(&clock).await;
@@ -47,15 +47,15 @@ async fn a_clock_set_back_makes_no_lock_last_longer() {
 }
 
 #[tokio::test]
-async fn a_clock_set_back_does_not_keep_a_dead_neighbours_locks_alive() {
+async fn a_clock_set_back_does_not_extend_the_locks_of_a_process_that_no_longer_runs() {
     let store = Store::new();
     let clock = Arc::new(ManualClock::new(NOW_MS));
-    let neighbour = store.open_at(&clock).await;
+    let other_process = store.open_at(&clock).await;
     let own_clock = Arc::new(ManualClock::seeded(NOW_MS - DAY_MS, 7));
     let provider = store.open_at(&own_clock).await;
-    begin(&neighbour, "a", vec![activity("a", 2)]).await;
-    neighbour.enqueue_for_orchestrator(signal("a"), None).await.unwrap();
-    assert!(fetch(&neighbour).await.is_some() && fetch_work(&neighbour).await.is_some());
+    begin(&other_process, "a", vec![activity("a", 2)]).await;
+    other_process.enqueue_for_orchestrator(signal("a"), None).await.unwrap();
+    assert!(fetch(&other_process).await.is_some() && fetch_work(&other_process).await.is_some());
 
     assert!(fetch(&provider).await.is_none() && fetch_work(&provider).await.is_none());
     own_clock.advance(LOCK - Duration::from_secs(1));
@@ -65,7 +65,7 @@ async fn a_clock_set_back_does_not_keep_a_dead_neighbours_locks_alive() {
 }
 
 #[tokio::test]
-async fn a_holder_whose_lock_has_ended_cannot_commit_after_the_clock_was_set_back() {
+async fn a_holder_whose_lock_has_expired_cannot_commit_after_the_clock_was_set_back() {
     let store = Store::new();
     let clock = Arc::new(ManualClock::new(NOW_MS));
     let provider = store.open_at(&clock).await;
@@ -73,21 +73,21 @@ async fn a_holder_whose_lock_has_ended_cannot_commit_after_the_clock_was_set_bac
     let (_, work, _) = fetch_work(&provider).await.unwrap();
     clock.set_wall_ms(NOW_MS - DAY_MS);
     clock.advance(LOCK + Duration::from_secs(1));
-    // Somebody looks who may not take it: the lock has ended, nobody has taken over.
+    // A worker with other tags looks: the lock expires, and no worker takes over.
     let other = everturn_provider::TagFilter::tags(["gpu"]);
     assert!(provider.fetch_work_item(LOCK, Duration::ZERO, None, &other).await.unwrap().is_none());
     assert!(provider.ack_work_item(&work, None).await.unwrap_err().is_lock_lost());
 }
 
 #[tokio::test]
-async fn a_clock_set_back_revives_no_lock_that_has_ended() {
+async fn a_clock_set_back_revives_no_expired_lock() {
     let store = Store::new();
     let clock = Arc::new(ManualClock::new(NOW_MS));
     let provider = store.open_at(&clock).await;
     begin(&provider, "a", vec![activity("a", 2)]).await;
     let (_, work, _) = fetch_work(&provider).await.unwrap();
     clock.advance(LOCK + Duration::from_secs(1));
-    // Somebody looks who may not take it: the lock has ended, nobody has taken over.
+    // A worker with other tags looks: the lock expires, and no worker takes over.
     let other = everturn_provider::TagFilter::tags(["gpu"]);
     assert!(provider.fetch_work_item(LOCK, Duration::ZERO, None, &other).await.unwrap().is_none());
     clock.set_wall_ms(NOW_MS - DAY_MS);
@@ -96,10 +96,10 @@ async fn a_clock_set_back_revives_no_lock_that_has_ended() {
 }
 
 #[tokio::test]
-async fn a_clock_set_back_does_not_keep_a_dead_neighbours_session() {
+async fn a_clock_set_back_does_not_extend_the_session_of_a_process_that_no_longer_runs() {
     let store = Store::new();
     let clock = Arc::new(ManualClock::new(NOW_MS));
-    let neighbour = store.open_at(&clock).await;
+    let other_process = store.open_at(&clock).await;
     let own_clock = Arc::new(ManualClock::seeded(NOW_MS - DAY_MS, 7));
     let provider = store.open_at(&own_clock).await;
     let in_session = |id| everturn_core::WorkItem::ActivityExecute {
@@ -111,18 +111,18 @@ async fn a_clock_set_back_does_not_keep_a_dead_neighbours_session() {
         session_id: Some("session".to_owned()),
         tag: None,
     };
-    neighbour.enqueue_for_worker(in_session(1)).await.unwrap();
-    neighbour.enqueue_for_worker(in_session(2)).await.unwrap();
+    other_process.enqueue_for_worker(in_session(1)).await.unwrap();
+    other_process.enqueue_for_worker(in_session(2)).await.unwrap();
     let any = everturn_provider::TagFilter::Any;
     let look = async |provider: &everturn_sqlite::SqliteProvider, owner: &str| {
         let owner_id = owner.to_owned();
         let session = everturn_provider::SessionFetchConfig { owner_id, lock_timeout: LOCK };
         provider.fetch_work_item(LOCK, Duration::ZERO, Some(&session), &any).await.unwrap().is_some()
     };
-    assert!(look(&neighbour, "dead").await);
-    assert!(!look(&provider, "alive").await);
+    assert!(look(&other_process, "stopped").await);
+    assert!(!look(&provider, "running").await);
     own_clock.advance(LOCK + Duration::from_secs(1));
-    assert!(look(&provider, "alive").await);
+    assert!(look(&provider, "running").await);
 }
 
 #[tokio::test]

@@ -1,12 +1,12 @@
-//! The provider contract: on a file, with one operation a commit, with the default bodies of the traits, and in memory
-//! (without the cases that damage rows: nobody but the provider can reach them there).
+//! The provider contract: on a file, with one operation per commit, with the default bodies of the traits, and in memory
+//! (without the cases that damage rows: only the provider can reach them there).
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use everturn_conformance::{DefaultBodies, ProviderFactory, WorkerRowDamage};
-use everturn_proof::is_cruel;
+use everturn_conformance::{PlainProvider, ProviderFactory, WorkerRowDamage};
+use everturn_proof::is_stress_run;
 use everturn_provider::{Clock, ManualClock, Provider};
 use everturn_sqlite::{SqliteOptions, SqliteProvider};
 use rusqlite::Connection;
@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 use crate::store::settings;
 
-/// The moment at which every store begins.
+/// The time at which every store begins.
 const BEGINNING_MS: u64 = 1_700_000_000_000;
 
 /// Stores in files of their own.
@@ -30,7 +30,7 @@ impl FileFactory {
         Self {
             folder: tempfile::tempdir().unwrap(),
             clock: Arc::new(ManualClock::new(BEGINNING_MS)),
-            batch_operations_max: if is_cruel() { 1 } else { batch_operations_max },
+            batch_operations_max: if is_stress_run() { 1 } else { batch_operations_max },
             opened: Mutex::new(None),
         }
     }
@@ -39,7 +39,7 @@ impl FileFactory {
         self.folder.path().join("store.db")
     }
 
-    /// Changes rows past the provider, as a failing disk would.
+    /// Changes rows behind the provider, as a failing disk would.
     fn damage(&self, sql: &str, params: impl rusqlite::Params) -> usize {
         let conn = Connection::open(self.path()).unwrap();
         conn.busy_timeout(std::time::Duration::from_secs(5)).unwrap();
@@ -134,29 +134,29 @@ mod in_batches {
     everturn_conformance::provider_tests!(FileFactory::new(512));
 }
 
-mod one_operation_a_commit {
+mod one_operation_per_commit {
     use super::FileFactory;
 
     everturn_conformance::provider_tests!(FileFactory::new(1));
 }
 
-/// Stores in files, with the default body of every method that has one.
-struct BareFactory(FileFactory);
+/// Stores in files with their plain verbs only: the suite reaches them through the adapter.
+struct PlainFactory(FileFactory);
 
-impl BareFactory {
+impl PlainFactory {
     fn new() -> Self {
         Self(FileFactory::new(512))
     }
 }
 
 #[async_trait]
-impl ProviderFactory for BareFactory {
+impl ProviderFactory for PlainFactory {
     fn clock(&self) -> Arc<ManualClock> {
         self.0.clock()
     }
 
     async fn open(&self) -> Arc<dyn Provider> {
-        Arc::new(DefaultBodies::over(self.0.open().await))
+        Arc::new(PlainProvider::over(self.0.open().await))
     }
 
     async fn damage_event(&self, bare: &Arc<dyn Provider>, instance: &str, execution_id: u64, event_id: u64) {
@@ -166,23 +166,25 @@ impl ProviderFactory for BareFactory {
     async fn message_attempts(&self, bare: &Arc<dyn Provider>, instance: &str) -> Option<Vec<u32>> {
         self.0.message_attempts(bare, instance).await
     }
-
-    fn keeps_stamps(&self) -> bool {
-        false
-    }
 }
 
-/// The verbs that have a default body, and what is told through them.
-mod with_default_bodies {
-    use super::BareFactory;
+/// What the adapter does itself, and what depends on it.
+mod through_the_adapter {
+    use super::PlainFactory;
 
-    everturn_conformance::admin_cases!(BareFactory::new());
-    everturn_conformance::delete_cases!(BareFactory::new());
-    everturn_conformance::dropped_writes_cases!(BareFactory::new());
-    everturn_conformance::locks_cases!(BareFactory::new());
-    everturn_conformance::tokens_cases!(BareFactory::new());
-    everturn_conformance::warm_cases!(BareFactory::new());
-    everturn_conformance::watch_cases!(BareFactory::new());
+    everturn_conformance::admin_cases!(PlainFactory::new());
+    everturn_conformance::as_store_cases!(PlainFactory::new());
+    everturn_conformance::delete_cases!(PlainFactory::new());
+    everturn_conformance::dropped_writes_cases!(PlainFactory::new());
+    everturn_conformance::locks_cases!(PlainFactory::new());
+    everturn_conformance::plain_verbs_cases!(PlainFactory::new());
+    everturn_conformance::read_orchestration_name_cases!(PlainFactory::new());
+    everturn_conformance::read_status_cases!(PlainFactory::new());
+    everturn_conformance::renew_cases!(PlainFactory::new());
+    everturn_conformance::submit_cases!(PlainFactory::new());
+    everturn_conformance::tokens_cases!(PlainFactory::new());
+    everturn_conformance::warm_cases!(PlainFactory::new());
+    everturn_conformance::watch_cases!(PlainFactory::new());
 }
 
 /// Stores in memory.
@@ -220,29 +222,33 @@ impl ProviderFactory for MemoryFactory {
 mod in_memory {
     use super::MemoryFactory;
 
-    everturn_conformance::abandon_orchestration_item_cases!(MemoryFactory::new());
-    everturn_conformance::abandon_work_item_cases!(MemoryFactory::new());
-    everturn_conformance::ack_work_item_cases!(MemoryFactory::new());
+    everturn_conformance::abandon_turn_cases!(MemoryFactory::new());
     everturn_conformance::admin_cases!(MemoryFactory::new());
-    everturn_conformance::append_with_execution_cases!(MemoryFactory::new());
+    everturn_conformance::as_store_cases!(MemoryFactory::new());
     everturn_conformance::concurrency_cases!(MemoryFactory::new());
-    everturn_conformance::custom_status_cases!(MemoryFactory::new());
     everturn_conformance::delete_cases!(MemoryFactory::new());
     everturn_conformance::delete_instance_bulk_cases!(MemoryFactory::new());
     everturn_conformance::dropped_futures_cases!(MemoryFactory::new());
     everturn_conformance::dropped_writes_cases!(MemoryFactory::new());
-    everturn_conformance::enqueue_for_orchestrator_cases!(MemoryFactory::new());
     everturn_conformance::executions_cases!(MemoryFactory::new());
-    everturn_conformance::fetch_orchestration_item_cases!(MemoryFactory::new());
-    everturn_conformance::fetch_work_item_cases!(MemoryFactory::new());
-    everturn_conformance::kv_cases!(MemoryFactory::new());
+    everturn_conformance::fetch_turns_cases!(MemoryFactory::new());
+    everturn_conformance::fetch_work_cases!(MemoryFactory::new());
     everturn_conformance::kv_executions_cases!(MemoryFactory::new());
     everturn_conformance::locks_cases!(MemoryFactory::new());
     everturn_conformance::long_poll_cases!(MemoryFactory::new());
     everturn_conformance::poison_cases!(MemoryFactory::new());
     everturn_conformance::prune_cases!(MemoryFactory::new());
+    everturn_conformance::raw_writes_cases!(MemoryFactory::new());
+    everturn_conformance::read_custom_status_cases!(MemoryFactory::new());
+    everturn_conformance::read_kv_values_cases!(MemoryFactory::new());
+    everturn_conformance::read_orchestration_name_cases!(MemoryFactory::new());
+    everturn_conformance::read_stats_cases!(MemoryFactory::new());
+    everturn_conformance::renew_cases!(MemoryFactory::new());
     everturn_conformance::session_leases_cases!(MemoryFactory::new());
     everturn_conformance::sessions_cases!(MemoryFactory::new());
+    everturn_conformance::settle_work_cases!(MemoryFactory::new());
+    everturn_conformance::submit_cases!(MemoryFactory::new());
+    everturn_conformance::sweep_cases!(MemoryFactory::new());
     everturn_conformance::tags_cases!(MemoryFactory::new());
     everturn_conformance::tokens_cases!(MemoryFactory::new());
     everturn_conformance::unknown_instance_cases!(MemoryFactory::new());

@@ -1,13 +1,14 @@
-//! Damage that only SQL can do.
+//! Damaged rows that only SQL can produce.
 
 use everturn_core::{OrchestrationStatus, WorkItem};
+use everturn_provider::store;
 use everturn_provider::{Provider, ProviderAdmin};
 use everturn_sqlite::SqliteProvider;
 
 use crate::store::{Store, activity, begin, completion, fetch, fetch_work, signal, start};
 
 #[tokio::test]
-async fn a_damaged_pin_hurts_its_own_instance_only() {
+async fn a_damaged_pin_stops_only_its_own_instance() {
     let store = Store::new();
     let provider = store.open().await;
     begin(&provider, "a", vec![]).await;
@@ -30,7 +31,7 @@ async fn a_damaged_pin_hurts_its_own_instance_only() {
 }
 
 #[tokio::test]
-async fn a_damaged_start_message_comes_as_damage() {
+async fn a_damaged_start_message_is_fetched_as_damage() {
     let store = Store::new();
     let provider = store.open().await;
     provider.enqueue_for_orchestrator(start("a"), None).await.unwrap();
@@ -54,7 +55,7 @@ async fn a_lost_event_is_noticed() {
 }
 
 #[tokio::test]
-async fn a_damaged_row_of_the_worker_queue_becomes_a_failure_or_is_set_aside() {
+async fn a_damaged_row_of_the_worker_queue_becomes_a_failure_or_a_dead_letter() {
     let store = Store::new();
     let provider = store.open().await;
     begin(&provider, "a", vec![activity("a", 2), activity("a", 3), activity("a", 4)]).await;
@@ -66,8 +67,8 @@ async fn a_damaged_row_of_the_worker_queue_becomes_a_failure_or_is_set_aside() {
     assert_eq!(item, activity("a", 4));
     let (item, ..) = fetch(&provider).await.unwrap();
     assert_eq!(item.messages.len(), 1);
-    let aside: i64 = sql.query_row("SELECT count(*) FROM set_aside", [], |row| row.get(0)).unwrap();
-    assert_eq!(aside, 1);
+    let dead_letters: i64 = sql.query_row("SELECT count(*) FROM set_aside", [], |row| row.get(0)).unwrap();
+    assert_eq!(dead_letters, 1);
 }
 
 /// An activity of `a` whose row or item is damaged by this, beside an instance `b`.
@@ -84,19 +85,19 @@ const RENAMED: &str =
     "UPDATE worker_queue SET work_item = replace(work_item, '\"instance\":\"a\"', '\"instance\":\"";
 
 #[tokio::test]
-async fn an_activity_that_has_become_a_strangers_is_told_to_its_own_instance() {
-    let (_store, provider) = misnamed(&format!("{RENAMED}nobody\"')")).await;
+async fn an_activity_whose_item_names_an_unknown_instance_fails_in_its_own_instance() {
+    let (_store, provider) = misnamed(&format!("{RENAMED}unknown\"')")).await;
     assert!(fetch_work(&provider).await.is_none());
     let (item, ..) = fetch(&provider).await.unwrap();
     assert_eq!(item.instance, "a");
     let [WorkItem::ActivityFailed { id: 2, details, .. }] = item.messages.as_slice() else {
         panic!("{:?}", item.messages)
     };
-    assert!(details.display_message().contains("it says that it is for nobody"), "{details:?}");
+    assert!(details.display_message().contains("it says that it is for unknown"), "{details:?}");
 }
 
 #[tokio::test]
-async fn an_activity_of_two_instances_is_given_to_neither() {
+async fn an_activity_of_two_instances_goes_to_neither() {
     let renamed_item = format!("{RENAMED}b\"')");
     for sql in [renamed_item.as_str(), "UPDATE worker_queue SET instance_id = 'b'"] {
         let (store, provider) = misnamed(sql).await;
@@ -109,8 +110,8 @@ async fn an_activity_of_two_instances_is_given_to_neither() {
 }
 
 #[tokio::test]
-async fn an_activity_whose_row_names_a_stranger_runs() {
-    let (_store, provider) = misnamed("UPDATE worker_queue SET instance_id = 'nobody'").await;
+async fn an_activity_whose_row_names_an_unknown_instance_runs() {
+    let (_store, provider) = misnamed("UPDATE worker_queue SET instance_id = 'unknown'").await;
     let (item, token, _) = fetch_work(&provider).await.unwrap();
     assert_eq!(item, activity("a", 2));
     provider.ack_work_item(&token, Some(completion("a", 2))).await.unwrap();
@@ -124,14 +125,14 @@ async fn the_status_does_not_read_the_history() {
     begin(&provider, "a", vec![activity("a", 2)]).await;
     let (_, token, _) = fetch_work(&provider).await.unwrap();
     provider.ack_work_item(&token, Some(completion("a", 2))).await.unwrap();
-    let status = provider.read_status("a").await.unwrap();
+    let status = store::Store::read_status(&provider, "a").await.unwrap();
     assert!(matches!(status, OrchestrationStatus::Running { .. }), "{status:?}");
     store.sql().execute("UPDATE history SET event_data = '{'", []).unwrap();
-    assert!(provider.read_status("a").await.unwrap_err().is_damaged());
+    assert!(store::Store::read_status(&provider, "a").await.unwrap_err().is_damaged());
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_is_told_by_the_record_and_by_the_status() {
+async fn damaged_columns_are_reported_by_the_instance_info_and_by_the_status() {
     for (sql, reason) in [
         ("UPDATE instances SET orchestration_name = CAST(x'ff' AS TEXT)", "orchestration_name"),
         ("UPDATE instances SET orchestration_version = CAST(x'ff' AS TEXT)", "orchestration_version"),
@@ -148,7 +149,7 @@ async fn what_cannot_be_read_is_told_by_the_record_and_by_the_status() {
         store.sql().execute(sql, []).unwrap();
         for error in [
             provider.get_instance_info("a").await.map(drop).unwrap_err(),
-            provider.read_status("a").await.map(drop).unwrap_err(),
+            store::Store::read_status(&provider, "a").await.map(drop).unwrap_err(),
         ] {
             assert!(error.is_damaged() && error.message.contains(reason), "{sql}: {error}");
         }
@@ -156,7 +157,7 @@ async fn what_cannot_be_read_is_told_by_the_record_and_by_the_status() {
 }
 
 #[tokio::test]
-async fn a_live_key_or_a_custom_status_that_cannot_be_read_stops_its_instance() {
+async fn a_damaged_key_or_custom_status_stops_its_instance() {
     for (sql, reason) in [
         ("INSERT INTO kv_delta SELECT instance_key, 'key', CAST(x'ff' AS TEXT), 1 FROM instances", "value"),
         ("INSERT INTO kv_delta SELECT instance_key, CAST(x'ff' AS TEXT), 'value', 1 FROM instances", "key"),
@@ -174,7 +175,7 @@ async fn a_live_key_or_a_custom_status_that_cannot_be_read_stops_its_instance() 
 }
 
 #[tokio::test]
-async fn what_belongs_to_an_instance_cannot_be_moved_to_nobody() {
+async fn rows_of_an_instance_cannot_be_moved_to_an_instance_that_does_not_exist() {
     let store = Store::new();
     let provider = store.open().await;
     begin(&provider, "a", vec![]).await;

@@ -9,7 +9,7 @@ use everturn_sqlite::{SqliteOptions, SqliteProvider};
 use crate::store::{LOCK, Store, activity, begin, fetch, fetch_work, signal};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn operations_that_wait_together_share_a_commit() {
+async fn operations_that_are_pending_together_share_a_commit() {
     let store = Store::new();
     let provider = Arc::new(store.open_with_batches().await);
     let before = provider.commit_count();
@@ -29,7 +29,7 @@ async fn operations_that_wait_together_share_a_commit() {
 }
 
 #[tokio::test]
-async fn one_operation_a_commit_on_request() {
+async fn one_operation_per_commit_on_request() {
     let store = Store::new();
     let options = SqliteOptions { batch_operations_max: 1, ..SqliteOptions::default() };
     let provider = Arc::new(SqliteProvider::new(&store.url(), Some(options)).await.unwrap());
@@ -63,7 +63,7 @@ async fn a_fetch_that_finds_nothing_commits_nothing() {
 }
 
 #[tokio::test]
-async fn a_refused_operation_hurts_nobody_else_in_its_batch() {
+async fn a_refused_operation_affects_no_other_in_its_batch() {
     let store = Store::new();
     let provider = Arc::new(store.open().await);
     let tasks: Vec<_> = (0..200_u64)
@@ -87,12 +87,12 @@ async fn a_refused_operation_hurts_nobody_else_in_its_batch() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn waiters_are_served_while_operations_pour_in() {
+async fn parked_fetches_are_served_under_a_stream_of_operations() {
     for batch_operations_max in [1, 512] {
         let store = Store::new();
         let options = SqliteOptions { batch_operations_max, ..SqliteOptions::default() };
         let provider = Arc::new(SqliteProvider::new(&store.url(), Some(options)).await.unwrap());
-        let pouring: Vec<_> = (0..8)
+        let streaming: Vec<_> = (0..8)
             .map(|lane| {
                 let provider = Arc::clone(&provider);
                 tokio::spawn(async move {
@@ -109,7 +109,7 @@ async fn waiters_are_served_while_operations_pour_in() {
             let (_, token, _) = fetched.unwrap().expect("there is plenty");
             provider.ack_work_item(&token, None).await.unwrap();
         }
-        for task in pouring {
+        for task in streaming {
             task.abort();
         }
     }

@@ -1,5 +1,5 @@
-//! The author's guide tells of every method, and its tables are ones that SQLite takes, and a part of those that are
-//! proven. (Its Rust blocks are documentation tests of this crate.)
+//! The guide for provider authors names every method, and its tables are a part of the schema of this crate. (Its Rust
+//! blocks are documentation tests of this crate.)
 
 use std::collections::BTreeSet;
 
@@ -47,7 +47,7 @@ fn every_method_of_the_traits_is_in_the_guide() {
             traits.lines().filter(|line| line.starts_with("    fn ") || line.starts_with("    async fn "))
         {
             let method = line.split("fn ").nth(1).unwrap().split('(').next().unwrap();
-            assert!(GUIDE.contains(&format!("`{method}`")), "the guide does not tell of {method}");
+            assert!(GUIDE.contains(&format!("`{method}`")), "the guide does not name {method}");
             methods += 1;
         }
     }

@@ -44,7 +44,7 @@ async fn ten_thousand_activities_are_scheduled_and_cancelled_in_one_turn_each() 
 }
 
 #[tokio::test]
-async fn ten_thousand_messages_come_in_one_turn_in_order() {
+async fn ten_thousand_messages_are_delivered_in_one_turn_in_order() {
     let store = Store::new();
     let provider = store.open().await;
     begin(&provider, "a", vec![]).await;

@@ -1,4 +1,4 @@
-//! The SQLite provider: the contract, and what is SQLite's alone.
+//! The SQLite provider: the contract, and what only SQLite has.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, missing_docs)]
 
 mod checkpoint;
@@ -6,7 +6,6 @@ mod clock_jumps;
 mod conformance;
 mod damage_sweep;
 mod damaged_rows;
-mod dead_locks;
 mod group_commit;
 mod guide;
 mod large_turns;
@@ -14,6 +13,7 @@ mod model;
 mod opening;
 mod pins;
 mod sharing;
+mod stale_locks;
 mod store;
 mod waking;
 mod warm_steps;

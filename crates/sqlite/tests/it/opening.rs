@@ -30,14 +30,14 @@ async fn a_dropped_provider_has_written_everything_when_the_file_is_opened_again
     for round in 0..20 {
         let provider = store.open().await;
         provider.enqueue_for_worker(activity("a", round + 1)).await.unwrap();
-        let (item, _token, attempts) = fetch_work(&provider).await.expect("nobody's lock is in the way");
+        let (item, _token, attempts) = fetch_work(&provider).await.expect("no stale lock blocks it");
         assert_eq!((item, attempts), (activity("a", 1), u32::try_from(round).unwrap() + 1));
         drop(provider);
     }
 }
 
 #[tokio::test]
-async fn an_opening_that_is_given_up_leaves_nothing_behind() {
+async fn an_opening_that_is_dropped_leaves_nothing_behind() {
     let store = Store::new();
     store.open().await.close().await;
     for polls in 0..3 {
@@ -47,7 +47,7 @@ async fn an_opening_that_is_given_up_leaves_nothing_behind() {
             assert!(poll_fn(|cx| Poll::Ready(opening.as_mut().poll(cx))).await.is_pending());
         }
         drop(opening);
-        // Nobody else has the file, so the locks of the dead are freed.
+        // No other process has the file, so stale locks are released.
         let provider = store.open().await;
         provider.enqueue_for_worker(activity("a", 1)).await.unwrap();
         assert!(fetch_work(&provider).await.is_some());
@@ -65,7 +65,7 @@ async fn a_file_named_by_a_link_is_the_same_file() {
     let link = store.path().with_file_name("link.db");
     std::os::unix::fs::symlink(store.path(), &link).unwrap();
     let other = SqliteProvider::new(&format!("sqlite:{}", link.display()), None).await.unwrap();
-    assert!(fetch_work(&other).await.is_none(), "its holder lives");
+    assert!(fetch_work(&other).await.is_none(), "its holder still runs");
 }
 
 #[tokio::test]
@@ -103,7 +103,7 @@ async fn a_database_of_another_application_is_left_alone() {
 }
 
 #[tokio::test]
-async fn what_is_no_database_is_refused() {
+async fn a_file_that_is_no_database_is_refused() {
     let store = Store::new();
     std::fs::write(store.path(), vec![b'x'; 8192]).unwrap();
     assert!(SqliteProvider::new(&store.url(), None).await.is_err());

@@ -1,4 +1,4 @@
-//! Instances that nobody here can replay.
+//! Instances with a pinned version that no parked fetch can replay.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ async fn begin_pinned(provider: &impl Provider, instance: &str, major: u64) {
 }
 
 #[tokio::test]
-async fn hundreds_at_the_front_hide_nobody_and_are_found_when_somebody_can() {
+async fn hundreds_of_skipped_instances_hide_no_other_and_are_found_by_a_fetch_that_can_replay_them() {
     let store = Store::new();
     let provider = store.open().await;
     for number in 0..200 {

@@ -3,24 +3,26 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use everturn_provider::store::Store as _;
 use everturn_provider::{ManualClock, Provider, TagFilter};
 
 use crate::store::{
     LOCK, Store, activity, begin, completion, fetch, fetch_work, signal, start, started, until,
 };
 
-/// Another's commits are looked for four times a second; shorter than the second after which everybody looks anyway.
+/// The writer looks for other processes' commits four times a second; shorter than the second after which it looks at
+/// everything anyway.
 const SOON: Duration = Duration::from_millis(800);
 
 #[tokio::test]
-async fn a_waiting_fetch_sees_the_work_of_another_provider_soon() {
+async fn a_parked_fetch_sees_the_work_of_another_provider_soon() {
     let store = Store::new();
     let (one, other) = (store.open().await, Arc::new(store.open().await));
     let waiting = tokio::spawn({
         let other = Arc::clone(&other);
         async move { other.fetch_orchestration_item(LOCK, Duration::from_secs(20), None).await.unwrap() }
     });
-    // The first look of the waiting fetch must be over, or this tests nothing; a look of our own comes after it.
+    // The first look of the parked fetch must be over, or this tests nothing; a look of our own comes after it.
     tokio::task::yield_now().await;
     assert!(fetch(&other).await.is_none());
     one.enqueue_for_orchestrator(start("a"), None).await.unwrap();
@@ -34,14 +36,14 @@ async fn a_waiting_fetch_sees_the_work_of_another_provider_soon() {
 async fn a_watch_ends_when_another_provider_changes_the_instance() {
     let store = Store::new();
     let (one, other) = (store.open().await, store.open().await);
-    let mut watch = other.watch_instance("a");
+    let mut watch = other.watch("a");
     begin(&one, "a", vec![]).await;
     tokio::time::timeout(SOON, watch.changed(Duration::from_secs(20))).await.expect("the commit is noticed");
     assert_eq!(other.read("a").await.unwrap(), one.read("a").await.unwrap());
 }
 
 #[tokio::test]
-async fn whoever_lost_the_lock_to_another_provider_cannot_commit() {
+async fn a_holder_that_lost_its_lock_to_another_provider_cannot_commit() {
     let store = Store::new();
     let clock = Arc::new(ManualClock::new(1_000_000));
     // Each process has tokens of its own.
@@ -55,9 +57,9 @@ async fn whoever_lost_the_lock_to_another_provider_cannot_commit() {
 
     clock.advance(LOCK);
     other_clock.advance(LOCK);
-    let (_, turn, attempts) = fetch(&other).await.expect("the lock has ended");
+    let (_, turn, attempts) = fetch(&other).await.expect("the lock has expired");
     assert_eq!(attempts, 2);
-    let (_, work, _) = fetch_work(&other).await.expect("the lock has ended");
+    let (_, work, _) = fetch_work(&other).await.expect("the lock has expired");
 
     let refused = one.ack_work_item(&stale_work, Some(completion("a", 2))).await.unwrap_err();
     assert!(refused.is_lock_lost());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use everturn_core::{Event, EventKind, WorkItem};
-use everturn_proof::is_cruel;
+use everturn_proof::is_stress_run;
 use everturn_provider::{Clock, ExecutionMetadata, ManualClock, OrchestrationItem, Provider, TagFilter};
 use everturn_sqlite::{SqliteOptions, SqliteProvider};
 use rusqlite::Connection;
@@ -35,7 +35,7 @@ impl Store {
         SqliteProvider::new(&self.url(), Some(settings())).await.unwrap()
     }
 
-    /// Opens it with batches, under cruel settings too: they are what is tested.
+    /// Opens it with batches, under stress settings too: batches are what is tested.
     pub(crate) async fn open_with_batches(&self) -> SqliteProvider {
         SqliteProvider::new(&self.url(), None).await.unwrap()
     }
@@ -148,18 +148,18 @@ pub(crate) async fn begin(provider: &SqliteProvider, instance: &str, activities:
         .unwrap();
 }
 
-/// Waits until something is so, looking often; fails after a while.
-pub(crate) async fn until(mut is_so: impl AsyncFnMut() -> bool) {
+/// Waits until a condition holds; fails after 20 seconds.
+pub(crate) async fn until(mut holds: impl AsyncFnMut() -> bool) {
     let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
-    while !is_so().await {
-        assert!(tokio::time::Instant::now() < deadline, "it never became so");
+    while !holds().await {
+        assert!(tokio::time::Instant::now() < deadline, "the condition never held");
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
 }
 
-/// The usual options; under cruel settings with one operation a commit.
+/// The usual options; under stress settings with one operation per commit.
 pub(crate) fn settings() -> SqliteOptions {
     let usual = SqliteOptions::default();
-    let batch_operations_max = if is_cruel() { 1 } else { usual.batch_operations_max };
+    let batch_operations_max = if is_stress_run() { 1 } else { usual.batch_operations_max };
     SqliteOptions { batch_operations_max, ..usual }
 }

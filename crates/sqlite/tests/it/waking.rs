@@ -1,4 +1,4 @@
-//! Fetches that wait, on the real clock.
+//! Parked fetches, on the real clock.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,22 +9,22 @@ use everturn_sqlite::SqliteProvider;
 use crate::store::{LOCK, Store, activity, begin, fetch, fetch_work, signal, start};
 
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Shorter than the second after which a waiting fetch looks by itself.
+/// Shorter than the second after which the writer looks at everything anyway.
 const WOKEN: Duration = Duration::from_millis(800);
 
 #[tokio::test]
-async fn new_work_wakes_the_waiting_fetch() {
+async fn new_work_wakes_the_parked_fetch() {
     let store = Store::new();
     let provider = Arc::new(store.open().await);
     let mut quickest = PATIENCE;
-    // Whoever is not woken is served by the look that comes every second; only the first may meet it by luck.
+    // A fetch that is not woken is served by the look that comes every second; only the first round may meet it by luck.
     for round in 0..4_u64 {
         let waiting = tokio::spawn({
             let provider = Arc::clone(&provider);
             async move { provider.fetch_orchestration_item(LOCK, PATIENCE, None).await }
         });
         tokio::task::yield_now().await;
-        // Letters are worked off in order: when this one is answered, the fetch waits.
+        // Commands run in order: when this one is answered, the fetch is parked.
         assert!(fetch_work(&provider).await.is_none());
         let began = Instant::now();
         provider.enqueue_for_orchestrator(start(&format!("i{round}")), None).await.unwrap();
@@ -33,11 +33,11 @@ async fn new_work_wakes_the_waiting_fetch() {
             quickest = quickest.min(began.elapsed());
         }
     }
-    assert!(quickest < WOKEN, "work that is there woke nobody for {quickest:?}");
+    assert!(quickest < WOKEN, "ready work woke no parked fetch for {quickest:?}");
 }
 
 #[tokio::test]
-async fn a_delay_that_ends_wakes_the_waiting_fetch_on_time() {
+async fn a_delay_that_ends_wakes_the_parked_fetch_on_time() {
     let store = Store::new();
     let provider = store.open().await;
     let delay = Duration::from_millis(120);
@@ -51,7 +51,7 @@ async fn a_delay_that_ends_wakes_the_waiting_fetch_on_time() {
 }
 
 #[tokio::test]
-async fn a_lock_that_ends_wakes_the_waiting_fetch() {
+async fn a_lock_that_expires_wakes_the_parked_fetch() {
     let provider = SqliteProvider::new_in_memory().await.unwrap();
     let short = Duration::from_millis(200);
     begin(&provider, "a", vec![activity("a", 2)]).await;
@@ -65,7 +65,7 @@ async fn a_lock_that_ends_wakes_the_waiting_fetch() {
 }
 
 #[tokio::test]
-async fn an_answer_that_nobody_took_is_handed_back() {
+async fn work_whose_answer_was_not_read_returns_to_the_queue() {
     let store = Store::new();
     let provider = Arc::new(store.open().await);
     for round in 0..50_u64 {
@@ -75,19 +75,19 @@ async fn an_answer_that_nobody_took_is_handed_back() {
             async move { provider.fetch_orchestration_item(LOCK, PATIENCE, None).await }
         });
         tokio::task::yield_now().await;
-        // The answer is on its way when its receiver goes.
+        // The answer is sent while its receiver is dropped.
         let enqueued = provider.enqueue_for_orchestrator(start(&instance), None);
         waiting.abort();
         enqueued.await.unwrap();
         drop(waiting.await);
         let fetched = provider.fetch_orchestration_item(LOCK, PATIENCE, None).await.unwrap();
-        let (item, _, attempts) = fetched.expect("it was handed back");
+        let (item, _, attempts) = fetched.expect("it returned to the queue");
         assert_eq!((item.instance, attempts), (instance, 1));
     }
 }
 
 #[tokio::test]
-async fn a_time_out_leaves_no_waiter_behind() {
+async fn a_time_out_leaves_no_parked_fetch_behind() {
     let store = Store::new();
     let provider = store.open().await;
     let short = Duration::from_millis(5);
@@ -96,13 +96,13 @@ async fn a_time_out_leaves_no_waiter_behind() {
         assert!(provider.fetch_work_item(LOCK, short, None, &TagFilter::Any).await.unwrap().is_none());
     }
     begin(&provider, "a", vec![activity("a", 2)]).await;
-    let (_, _, attempts) = fetch_work(&provider).await.expect("nobody took it");
+    let (_, _, attempts) = fetch_work(&provider).await.expect("it was not assigned");
     assert_eq!(attempts, 1);
     assert!(fetch(&provider).await.is_none());
 }
 
 #[tokio::test]
-async fn dropping_the_provider_ends_waiting_fetches_of_its_wrappers() {
+async fn closing_the_provider_answers_parked_fetches() {
     let store = Store::new();
     let provider = Arc::new(store.open().await);
     let waiting = tokio::spawn({

@@ -4,7 +4,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use everturn_provider::{FetchedTurn, LentInstance, Provider, Stamp, TagFilter, TurnCommit, WarmView};
+use everturn_provider::store::{
+    FetchedTurn, LentInstance, Stamp, Store as _, TurnCommit, TurnFetch, WarmView,
+};
+use everturn_provider::{Provider, TagFilter};
 use everturn_sqlite::SqliteProvider;
 
 use crate::store::{LOCK, Store, activity, completion, named, scheduled, start, started};
@@ -31,34 +34,35 @@ fn commit(memory: &Arc<Memory>, turn: &FetchedTurn, event_id: u64, stamp: Stamp)
     if first {
         history_delta.insert(0, started(&instance));
     }
-    let (memory, id) = (Arc::clone(memory), instance.clone());
-    TurnCommit {
-        lock_token: turn.lock_token.clone(),
-        execution_id: 1,
-        history_delta,
-        worker_items: vec![activity(&instance, event_id)],
-        orchestrator_items: vec![],
-        metadata: if first { named() } else { Default::default() },
-        cancelled_activities: vec![],
-        base: turn.stamp,
-        stamp,
-        check_in: Some(Arc::new(move || {
-            memory.held.lock().unwrap().insert(id.clone(), (1, stamp));
-        })),
-    }
+    let mut commit = TurnCommit::new(turn.lock_token.clone(), 1);
+    commit.history_delta = history_delta;
+    commit.worker_items = vec![activity(&instance, event_id).into()];
+    commit.update = if first { named().try_into().unwrap() } else { Default::default() };
+    commit.base = turn.stamp;
+    commit.stamp = Some(stamp);
+    let memory = Arc::clone(memory);
+    commit.check_in = Some(Arc::new(move || {
+        memory.held.lock().unwrap().insert(instance.clone(), (1, stamp));
+    }));
+    commit
+}
+
+async fn fetch_warm(provider: &SqliteProvider, memory: &Arc<Memory>) -> FetchedTurn {
+    let fetch = TurnFetch::new(LOCK, PATIENCE).with_warm(Arc::clone(memory) as Arc<dyn WarmView>);
+    provider.fetch_turns(&fetch).await.unwrap().pop().expect("a turn")
 }
 
 async fn dispatch(provider: Arc<SqliteProvider>, memory: Arc<Memory>, steps: u64) -> u64 {
     let mut warm_turns = 0;
     for step in 0..steps {
-        let view = Arc::clone(&memory) as Arc<dyn WarmView>;
-        let turn = provider.fetch_turn(LOCK, PATIENCE, None, view).await.unwrap().expect("a turn");
+        let turn = fetch_warm(&provider, &memory).await;
         warm_turns += u64::from(turn.warm.is_some());
         assert_eq!(turn.attempt_count, 1);
         if turn.warm.is_some() {
             assert!(turn.item.history.is_empty());
         }
-        provider.commit_turn(&commit(&memory, &turn, step + 2, Stamp(step + 1))).await.unwrap();
+        let commit = commit(&memory, &turn, step + 2, Stamp(step + 1));
+        everturn_provider::store::Store::commit_turn(&*provider, &commit).await.unwrap();
     }
     warm_turns
 }
@@ -91,7 +95,7 @@ async fn every_turn_after_the_first_is_warm_and_history_is_complete() {
 }
 
 #[tokio::test]
-async fn a_lent_instance_comes_back_if_its_turn_is_never_taken() {
+async fn an_instance_whose_history_moved_is_not_lent() {
     let store = Store::new();
     let provider = Arc::new(store.open().await);
     let memory = Arc::new(Memory::default());
@@ -100,8 +104,7 @@ async fn a_lent_instance_comes_back_if_its_turn_is_never_taken() {
     assert_eq!(memory.held.lock().unwrap().len(), 1);
     provider.append_with_execution("a", 1, vec![scheduled("a", 3)]).await.unwrap();
     provider.enqueue_for_orchestrator(crate::store::signal("a"), None).await.unwrap();
-    let view = Arc::clone(&memory) as Arc<dyn WarmView>;
-    let turn = provider.fetch_turn(LOCK, PATIENCE, None, view).await.unwrap().unwrap();
-    assert!(turn.warm.is_none(), "its history moved");
+    let turn = fetch_warm(&provider, &memory).await;
+    assert!(turn.warm.is_none(), "its history has moved");
     assert_eq!(turn.item.history.len(), 3);
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use everturn::runtime::ShadowReplay;
-use everturn_proof::is_cruel;
+use everturn_proof::is_stress_run;
 use everturn_simulation::SeededRandom;
 use everturn_sqlite::Synchronous;
 
@@ -44,7 +44,7 @@ impl MachineSetup {
             threads: false,
             checkpoint_every_ms: [0, 5, 20][random.index(3)],
         };
-        if is_cruel() { drawn.stressed() } else { drawn }
+        if is_stress_run() { drawn.stressed() } else { drawn }
     }
 
     /// The same under stress settings: nothing warm, one operation a commit, short locks.

@@ -8,4 +8,4 @@
 )]
 
 mod catching;
-mod feature;
+mod product;

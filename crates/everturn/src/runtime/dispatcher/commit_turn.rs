@@ -36,7 +36,8 @@ pub(super) enum TurnCommitOutcome {
 }
 
 impl LockedInstance<'_> {
-    /// Commits a turn of `execution_id`, then tells the activities that it cancels. Returns the turn's events, too.
+    /// Commits a turn of `execution_id`, then cancels the running activities that it no longer wants. Returns the turn's
+    /// events, too.
     pub(super) async fn commit_turn(
         &self,
         execution_id: u64,

@@ -1,4 +1,4 @@
-//! Starts of an instance that exists already: they are ignored, and the parent of an ignored child start is told.
+//! Starts of an instance that exists already: they are ignored, and the parent of an ignored child start is notified.
 
 use everturn_core::{ErrorDetails, WorkItem};
 
@@ -66,7 +66,7 @@ pub(crate) fn ignored_start_notices(
         .collect()
 }
 
-/// The message that tells a parent of its child's failure. An unknown execution of the parent is left 0, to be looked up
+/// The message that notifies a parent of its child's failure. An unknown execution of the parent is left 0, to be looked up
 /// when the message is committed.
 pub(crate) fn failure_notice(parent: &ParentCall, details: ErrorDetails) -> WorkItem {
     WorkItem::SubOrchFailed {
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn the_scheduling_parent_is_told() {
+    fn the_scheduling_parent_is_notified() {
         let notices = ignored_start_notices("c", &ignored(Some(call("p", 3, Some(2)))), false, None);
         assert_eq!(
             notices,
@@ -186,8 +186,8 @@ mod tests {
     fn the_same_call_again_is_no_collision_while_the_child_runs() {
         let parent = call("p", 3, Some(2));
         assert!(ignored_start_notices("c", &ignored(Some(parent.clone())), false, Some(&parent)).is_empty());
-        let told = ignored_start_notices("c", &ignored(Some(parent.clone())), true, Some(&parent));
-        assert!(matches!(&told[0], WorkItem::SubOrchFailed { details, .. }
+        let notices = ignored_start_notices("c", &ignored(Some(parent.clone())), true, Some(&parent));
+        assert!(matches!(&notices[0], WorkItem::SubOrchFailed { details, .. }
                 if details.display_message().ends_with("already exists and is terminal")));
     }
 

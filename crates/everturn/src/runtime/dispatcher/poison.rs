@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn failure_follows_the_last_event_and_the_parent_is_told() {
+    fn failure_follows_the_last_event_and_the_parent_is_notified() {
         let state = running(None);
         let record = poison_record(&facts(&state, None)).unwrap();
         assert_eq!(record.execution_id, 1);

@@ -7,14 +7,14 @@ use everturn_provider::{MemoryProvider, store_of};
 
 use super::*;
 
-type RenewalAnswer = Result<(), ProviderError>;
+type LockAnswer = Result<(), ProviderError>;
 
 /// A store that gives scripted answers, then `Ok`, and records every call.
 #[derive(Clone)]
 struct ScriptedRenewer {
     inner: Arc<dyn Store>,
     since: Instant,
-    answers: Arc<Mutex<VecDeque<Vec<RenewalAnswer>>>>,
+    answers: Arc<Mutex<VecDeque<Vec<LockAnswer>>>>,
     asked: Arc<Mutex<Vec<(Duration, usize)>>>,
     /// A call that renews this lock is never answered.
     hangs_at: Option<&'static str>,

@@ -7,7 +7,7 @@ use everturn_core::limits::MAX_UNMET_WITHDRAWALS;
 use everturn_provider::ScheduledActivityIdentifier;
 use tokio_util::sync::CancellationToken;
 
-type ActivityKey = (String, u64, u64);
+type RunningActivityKey = (String, u64, u64);
 
 /// The activities under way; cheap to clone.
 #[derive(Clone, Default)]
@@ -16,16 +16,16 @@ pub(crate) struct RunningActivities(Arc<Mutex<RunningTokens>>);
 #[derive(Default)]
 struct RunningTokens {
     /// One key can have several tokens: its instance was deleted and created again while the first activity still ran.
-    tokens: HashMap<ActivityKey, Vec<(u64, CancellationToken)>>,
+    tokens: HashMap<RunningActivityKey, Vec<(u64, CancellationToken)>>,
     next_id: u64,
     /// Cancelled activities that were not running here.
-    unmet: HashSet<ActivityKey>,
-    unmet_by_age: VecDeque<ActivityKey>,
+    unmet: HashSet<RunningActivityKey>,
+    unmet_by_age: VecDeque<RunningActivityKey>,
 }
 
 /// A registered activity, unregistered when dropped.
 pub(crate) struct RunningGuard {
-    key: ActivityKey,
+    key: RunningActivityKey,
     id: u64,
     running: RunningActivities,
     /// Whether an activity with this key was cancelled before it was registered. It may have been that of a deleted
@@ -76,7 +76,7 @@ impl RunningActivities {
 }
 
 impl RunningTokens {
-    fn remember_unmet(&mut self, key: ActivityKey) {
+    fn remember_unmet(&mut self, key: RunningActivityKey) {
         if self.unmet.insert(key.clone()) {
             self.unmet_by_age.push_back(key);
         }

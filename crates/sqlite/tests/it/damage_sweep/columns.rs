@@ -41,7 +41,7 @@ impl Damage {
     ];
 }
 
-/// A value to be stored; text need not be text.
+/// A value to be stored; text need not be UTF-8.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Stored {
     Null,
@@ -50,16 +50,16 @@ pub(crate) enum Stored {
     Blob(Vec<u8>),
 }
 
-/// What became of an attempt to damage rows.
+/// What an attempt to damage rows led to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Applied {
     /// There was nothing to change.
     Nothing,
-    /// The schema lets it in.
+    /// The schema accepts it.
     Written,
     /// A constraint refuses it; only a failing disk can do it, and did.
     Forced,
-    /// Not even a disk can: the file format has no such value in this place.
+    /// Not even a failing disk can: the file format has no such value in this place.
     Impossible,
 }
 
@@ -88,7 +88,7 @@ pub(crate) fn columns(path: &Path) -> Vec<Column> {
     columns.unwrap().collect::<Result<_, _>>().unwrap()
 }
 
-/// Which rows of a table are damaged: the damaged instance's.
+/// Which rows of a table are damaged: those of the damaged instance.
 fn rows_of_the_damaged(table: &str) -> String {
     let owned =
         format!("instance_key = (SELECT instance_key FROM instances WHERE instance_id = '{DAMAGED}')");
@@ -98,7 +98,7 @@ fn rows_of_the_damaged(table: &str) -> String {
         "history" => format!("{owned} AND execution_id = 2 AND event_id = 3"),
         "executions" | "orchestrator_queue" | "kv_base" | "kv_delta" => owned,
         "sessions" => format!("session_id = 'session-{DAMAGED}'"),
-        other => panic!("say which rows of {other} belong to an instance"),
+        other => panic!("this test does not know which rows of {other} belong to an instance"),
     }
 }
 
@@ -134,7 +134,7 @@ fn is_json(column: &Column) -> bool {
     matches!(column.name.as_str(), "work_item" | "event_data")
 }
 
-/// The bytes with one bit turned.
+/// The bytes with one bit flipped.
 pub(crate) fn flipped(bytes: &[u8], bit: usize) -> Stored {
     let mut bytes = bytes.to_vec();
     let at = (bit / 8).min(bytes.len().saturating_sub(1));
@@ -144,7 +144,7 @@ pub(crate) fn flipped(bytes: &[u8], bit: usize) -> Stored {
     Stored::Text(bytes)
 }
 
-/// Damages a column of the damaged instance's rows, past the provider.
+/// Damages a column of the damaged instance's rows, behind the provider.
 pub(crate) fn apply(path: &Path, column: &Column, change: &dyn Fn(&Stored) -> Option<Stored>) -> Applied {
     let rows = changes(&connect(path), column, change);
     if rows.is_empty() {
@@ -197,14 +197,14 @@ fn changes(conn: &Connection, column: &Column, change: &dyn Fn(&Stored) -> Optio
     changed
 }
 
-/// Writes the changes; `false` if not one of them is let in.
+/// Writes the changes; `false` if none of them is accepted.
 fn write(conn: &Connection, column: &Column, rows: &[Change]) -> bool {
     let mut written = false;
     for (key, after) in rows {
         let (placeholder, value) = match after {
             Stored::Null => ("?1", Value::Null),
             Stored::Integer(number) => ("?1", Value::Integer(*number)),
-            // Bytes that are no text are stored as text all the same.
+            // Bytes that are no UTF-8 are stored as text all the same.
             Stored::Text(bytes) => ("CAST(?1 AS TEXT)", Value::Blob(bytes.clone())),
             Stored::Blob(bytes) => ("?1", Value::Blob(bytes.clone())),
         };
@@ -222,7 +222,7 @@ fn write(conn: &Connection, column: &Column, rows: &[Change]) -> bool {
     written
 }
 
-/// Takes the types and the NOT NULLs out of a table's definition; returns the definition as it was.
+/// Removes the types and the NOT NULLs from a table's definition; returns the old definition.
 fn loosened(path: &Path, table: &str) -> String {
     let strict: String = connect(path)
         .query_row("SELECT sql FROM sqlite_schema WHERE name = ?1", [table], |row| row.get(0))
@@ -236,7 +236,7 @@ fn loosened(path: &Path, table: &str) -> String {
     strict
 }
 
-/// Connections that are open do not notice, as they would not notice a failing disk.
+/// Replaces the definition of a table. Open connections do not notice, as they would not notice a failing disk.
 fn write_schema(path: &Path, table: &str, definition: &str) {
     let conn = connect(path);
     conn.pragma_update(None, "writable_schema", "ON").unwrap();

@@ -1,43 +1,43 @@
-//! Every stored column, damaged in every way: nothing panics, the other instances do not notice, and whoever asks for
-//! the damaged instance is told.
-#![allow(clippy::print_stdout, reason = "the tally and the seed are for whoever reads the test's output")]
+//! Every stored column, damaged in every way: nothing panics, the other instances are not affected, and reads of the
+//! damaged instance report the damage.
+#![allow(clippy::print_stdout, reason = "the tally and the seed belong to the test's output")]
 
 mod columns;
-mod inhabited_store;
-mod life_goes_on;
+mod damaged_store;
+mod filled_store;
 mod random_damage;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use columns::{Applied, Column, Damage, Stored};
-use life_goes_on::{Held, Ward};
+use damaged_store::{DamagedStore, HeldWork};
 use tokio::task::JoinSet;
 
-/// What a damage came to.
+/// What a damage led to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Outcome {
+enum DamageOutcome {
     /// The value was not there to be damaged.
     Nothing,
     /// The file format has no such value.
     Impossible,
-    /// The instance was parked, and says why.
+    /// The instance was parked, and its failure says why.
     Parked,
-    /// The instance was told that its activity failed.
+    /// The instance received a failure of its activity.
     Told,
-    /// The instance goes on, and its record and its status say what is wrong.
+    /// The instance goes on, and its info and its status report the damage.
     Reported,
-    /// The value is one that could have been stored, and is obeyed: the instance goes on.
+    /// The value is valid: the instance goes on with it.
     Harmless,
-    /// The instance goes on without something that was sent to it, and nothing says so.
+    /// The instance goes on without something that was sent to it, and nothing reports it.
     Lost,
-    /// The instance has no more turns, and nothing says why but the log.
+    /// The instance has no more turns, and only the log says why.
     Stalled,
 }
 
 /// When the damage happens.
 #[derive(Debug, Clone, Copy)]
 enum When {
-    /// Nobody works on the instance.
+    /// No worker works on the instance.
     Idle,
     /// Its turn and its activities are under way.
     Held,
@@ -46,45 +46,45 @@ enum When {
 /// What a stored value becomes; `None` if it stays.
 type Change = Box<dyn Fn(&Stored) -> Option<Stored> + Send + Sync>;
 
-async fn case(column: &Column, when: When, change: &Change) -> (Applied, Outcome) {
-    let mut ward = Ward::admit().await;
+async fn case(column: &Column, when: When, change: &Change) -> (Applied, DamageOutcome) {
+    let mut store = DamagedStore::open().await;
     let held = match when {
-        When::Idle => Held::default(),
-        When::Held => ward.hold().await,
+        When::Idle => HeldWork::default(),
+        When::Held => store.hold().await,
     };
-    let applied = columns::apply(&ward.store.path(), column, change);
+    let applied = columns::apply(&store.files.path(), column, change);
     match applied {
-        Applied::Nothing => return (applied, Outcome::Nothing),
-        Applied::Impossible => return (applied, Outcome::Impossible),
+        Applied::Nothing => return (applied, DamageOutcome::Nothing),
+        Applied::Impossible => return (applied, DamageOutcome::Impossible),
         Applied::Written | Applied::Forced => {}
     }
-    ward.live(held, applied).await;
-    let outcome = if ward.parked.is_some() {
-        Outcome::Parked
-    } else if ward.damaged_was_told() {
-        Outcome::Told
-    } else if ward.damage_is_told() {
-        Outcome::Reported
-    } else if ward.damaged_received_all() {
-        Outcome::Harmless
-    } else if ward.damaged_had_a_turn() {
-        Outcome::Lost
+    store.use_every_verb(held, applied).await;
+    let outcome = if store.parked.is_some() {
+        DamageOutcome::Parked
+    } else if store.activity_failed() {
+        DamageOutcome::Told
+    } else if store.damage_is_reported() {
+        DamageOutcome::Reported
+    } else if store.damaged_received_all() {
+        DamageOutcome::Harmless
+    } else if store.damaged_had_a_turn() {
+        DamageOutcome::Lost
     } else {
-        Outcome::Stalled
+        DamageOutcome::Stalled
     };
     if applied == Applied::Written {
-        assert!(outcome != Outcome::Stalled, "the instance stands still and nothing says why");
+        assert!(outcome != DamageOutcome::Stalled, "the instance stalls and nothing reports why");
         assert!(
-            outcome != Outcome::Lost || is_a_delay(column),
-            "something was lost and nothing says so: {:?}",
-            ward.noticed
+            outcome != DamageOutcome::Lost || is_a_delay(column),
+            "a message was lost and nothing reports it: {:?}",
+            store.noticed
         );
-        assert!(!ward.is_stuck(), "the instance can neither go on nor end: {:?}", ward.noticed);
+        assert!(!store.is_stuck(), "the instance can neither go on nor end: {:?}", store.noticed);
     }
     (applied, outcome)
 }
 
-/// Any delay is one that somebody may have asked for.
+/// Any delay is a valid one.
 fn is_a_delay(column: &Column) -> bool {
     column.name == "visible_at_ms"
 }
@@ -95,7 +95,7 @@ async fn survived(
     column: Column,
     when: When,
     change: Change,
-) -> Result<(Applied, Outcome), String> {
+) -> Result<(Applied, DamageOutcome), String> {
     let run = async move { case(&column, when, &change).await };
     let ended = tokio::time::timeout(std::time::Duration::from_secs(60), tokio::spawn(run)).await;
     match ended {
@@ -108,19 +108,19 @@ async fn survived(
                 .or_else(|| text.downcast_ref::<&str>().map(|text| (*text).to_owned()));
             Err(format!("{name}: {}", text.unwrap_or_default()))
         }
-        Err(_) => Err(format!("{name}: it hangs")),
+        Err(_) => Err(format!("{name}: timed out")),
     }
 }
 
 async fn sweep(table: &str) {
-    let store = inhabited_store::inhabited().await;
+    let store = filled_store::filled().await;
     let mut tally: BTreeMap<String, usize> = BTreeMap::new();
     let mut failures = Vec::new();
     for column in columns::columns(&store.path()) {
         if column.table != table {
             continue;
         }
-        // All damages of a column at the same time: each case mostly waits.
+        // All damages of a column run at the same time: each case mostly waits.
         let mut cases = JoinSet::new();
         for damage in Damage::ALL {
             for when in [When::Idle, When::Held] {
@@ -155,7 +155,7 @@ macro_rules! sweeps {
 
         #[tokio::test]
         async fn every_table_is_swept() {
-            let store = inhabited_store::inhabited().await;
+            let store = filled_store::filled().await;
             let tables: BTreeSet<String> =
                 columns::columns(&store.path()).into_iter().map(|column| column.table).collect();
             assert_eq!(tables, [$(stringify!($table)),*].map(str::to_owned).into());

@@ -1,11 +1,11 @@
-//! Any bit of any column, by chance: `EVERTURN_PROOF_CASES` says how many, `EVERTURN_PROOF_SEED` where they begin.
+//! Any bit of any column, at random: `EVERTURN_PROOF_CASES` says how many, `EVERTURN_PROOF_SEED` where they begin.
 
 use std::sync::Mutex;
 
 use everturn_proof::{Counts, proof};
 
 use super::columns::{self, Applied, Column, Stored, flipped};
-use super::{Change, When, inhabited_store, survived};
+use super::{Change, When, filled_store, survived};
 
 /// SplitMix64: small, seeded, the same everywhere.
 struct Chance(u64);
@@ -24,7 +24,7 @@ impl Chance {
     }
 }
 
-/// A key with a low bit turned would be a neighbour's: damage to two instances, which is another test.
+/// A key with a flipped low bit would be another instance's: damage to two instances, which is another test.
 fn lowest_bit(column: &Column) -> usize {
     if column.name == "instance_key" { 8 } else { 0 }
 }
@@ -77,7 +77,7 @@ fn damage_one(seed: u64, all: &[Column]) -> Result<Counts, String> {
 fn r10_any_bit_of_any_column_may_turn() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let all = runtime.block_on(async {
-        let store = inhabited_store::inhabited().await;
+        let store = filled_store::filled().await;
         columns::columns(&store.path())
     });
     let proof = proof!("R10", "r10_any_bit_of_any_column_may_turn", 60);

@@ -1,0 +1,138 @@
+//! An abandoned turn gives its messages back.
+
+use crate::harness::{Harness, PAST_LOCK, expect_lock_lost, secs};
+use crate::image::image;
+use crate::items::{signal, start};
+use crate::turn_draft::TurnDraft;
+
+cases! { $ abandon_turn as abandon_turn_cases:
+    the_instance_is_fetchable_right_after,
+    with_a_delay_it_is_not_fetchable_before,
+    the_attempt_is_kept_or_refunded,
+    an_unknown_token_fails_and_unlocks_nothing,
+    an_expired_token_fails_and_changes_nothing,
+    the_refund_does_not_touch_a_row_that_was_invisible_at_fetch,
+    the_refund_does_not_touch_a_row_that_came_after_the_fetch,
+    the_delay_does_not_hide_a_row_that_came_after_the_fetch,
+    the_delay_does_not_hide_a_row_that_became_visible_after_the_fetch,
+    the_delay_does_not_shorten_anothers,
+    nothing_but_the_lock_is_given_up,
+}
+
+async fn the_instance_is_fetchable_right_after(h: Harness) {
+    h.send(start("i")).await;
+    let first = h.fetched_turn().await;
+    h.release_turn(&first.lock_token, None, false).await.unwrap();
+    let second = h.fetched_turn().await;
+    assert_eq!(second.item.messages, [start("i")]);
+    assert_ne!(second.lock_token, first.lock_token);
+}
+
+async fn with_a_delay_it_is_not_fetchable_before(h: Harness) {
+    h.send(start("i")).await;
+    let first = h.fetched_turn().await;
+    h.release_turn(&first.lock_token, Some(secs(10)), false).await.unwrap();
+    assert!(h.next_turn().await.is_none());
+    h.pass(secs(9));
+    assert!(h.next_turn().await.is_none());
+    h.pass(secs(2));
+    assert_eq!(h.fetched_turn().await.item.messages, [start("i")]);
+}
+
+async fn the_attempt_is_kept_or_refunded(h: Harness) {
+    h.send(start("i")).await;
+    let mut seen = Vec::new();
+    for ignore_attempt in [false, false, true, true, false] {
+        let fetched = h.fetched_turn().await;
+        seen.push(fetched.attempt_count);
+        h.release_turn(&fetched.lock_token, None, ignore_attempt).await.unwrap();
+    }
+    assert_eq!(seen, [1, 2, 3, 3, 3]);
+    assert_eq!(h.fetched_turn().await.attempt_count, 4);
+}
+
+async fn an_unknown_token_fails_and_unlocks_nothing(h: Harness) {
+    h.send(start("i")).await;
+    let fetched = h.fetched_turn().await;
+    expect_lock_lost(h.release_turn("no such token", None, true).await);
+    assert!(h.next_turn().await.is_none());
+    TurnDraft::beginning("i", 1).commit(&h, &fetched.lock_token).await.unwrap();
+}
+
+async fn an_expired_token_fails_and_changes_nothing(h: Harness) {
+    h.send(start("i")).await;
+    let fetched = h.fetched_turn().await;
+    h.pass(PAST_LOCK);
+    let before = image(&h, &["i"]).await;
+    expect_lock_lost(h.release_turn(&fetched.lock_token, Some(secs(100)), true).await);
+    assert_eq!(image(&h, &["i"]).await, before);
+    assert_eq!(h.fetched_turn().await.attempt_count, 2, "neither delayed nor refunded");
+}
+
+async fn the_refund_does_not_touch_a_row_that_was_invisible_at_fetch(h: Harness) {
+    h.create("i").await;
+    h.send(signal("i", "hidden")).await;
+    let fetched = h.fetched_turn().await;
+    h.release_turn(&fetched.lock_token, Some(secs(10)), false).await.unwrap();
+    h.send(signal("i", "visible")).await;
+    let fetched = h.fetched_turn().await;
+    assert_eq!(fetched.item.messages, [signal("i", "visible")]);
+    assert_eq!(fetched.attempt_count, 1);
+    h.release_turn(&fetched.lock_token, None, true).await.unwrap();
+    h.pass(secs(11));
+    let fetched = h.fetched_turn().await;
+    assert_eq!(fetched.item.messages, [signal("i", "hidden"), signal("i", "visible")]);
+    assert_eq!(fetched.attempt_count, 2, "the hidden one was fetched once before");
+}
+
+async fn the_refund_does_not_touch_a_row_that_came_after_the_fetch(h: Harness) {
+    h.create("i").await;
+    h.send(signal("i", "a")).await;
+    let fetched = h.fetched_turn().await;
+    h.send(signal("i", "b")).await;
+    h.release_turn(&fetched.lock_token, Some(secs(10)), true).await.unwrap();
+    let fetched = h.fetched_turn().await;
+    assert_eq!(fetched.item.messages, [signal("i", "b")]);
+    assert_eq!(fetched.attempt_count, 1);
+}
+
+async fn the_delay_does_not_hide_a_row_that_came_after_the_fetch(h: Harness) {
+    h.create("i").await;
+    h.send(signal("i", "a")).await;
+    let fetched = h.fetched_turn().await;
+    h.send(signal("i", "b")).await;
+    h.release_turn(&fetched.lock_token, Some(secs(10)), false).await.unwrap();
+    let fetched = h.fetched_turn().await;
+    assert_eq!(fetched.item.messages, [signal("i", "b")]);
+    TurnDraft::of("i", 1).commit(&h, &fetched.lock_token).await.unwrap();
+    h.pass(secs(11));
+    assert_eq!(h.fetched_turn().await.item.messages, [signal("i", "a")]);
+}
+
+async fn the_delay_does_not_hide_a_row_that_became_visible_after_the_fetch(h: Harness) {
+    h.create("i").await;
+    h.send_later(signal("i", "delayed"), secs(5)).await;
+    h.send(signal("i", "a")).await;
+    let fetched = h.fetched_turn().await;
+    h.pass(secs(6));
+    h.release_turn(&fetched.lock_token, Some(secs(10)), false).await.unwrap();
+    assert_eq!(h.fetched_turn().await.item.messages, [signal("i", "delayed")]);
+}
+
+async fn the_delay_does_not_shorten_anothers(h: Harness) {
+    h.create("i").await;
+    h.send_later(signal("i", "delayed"), secs(20)).await;
+    h.send(signal("i", "a")).await;
+    let fetched = h.fetched_turn().await;
+    h.release_turn(&fetched.lock_token, None, false).await.unwrap();
+    assert_eq!(h.fetched_turn().await.item.messages, [signal("i", "a")]);
+}
+
+async fn nothing_but_the_lock_is_given_up(h: Harness) {
+    h.create("i").await;
+    h.send(signal("i", "a")).await;
+    let before = image(&h, &["i"]).await;
+    let fetched = h.fetched_turn().await;
+    h.release_turn(&fetched.lock_token, None, true).await.unwrap();
+    assert_eq!(image(&h, &["i"]).await, before);
+}

@@ -1,0 +1,157 @@
+//! Which proof must catch which bug.
+
+/// A package whose integration tests are proofs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TestPackage {
+    /// Its name.
+    pub name: &'static str,
+    /// Its folder in the workspace.
+    pub folder: &'static str,
+}
+
+/// A proof as it is run here: few cases, enough to meet the bugs that it must catch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ProofRun {
+    /// Its number in `GUARANTEES.md`.
+    pub id: &'static str,
+    /// Where it is.
+    pub package: TestPackage,
+    /// A text that the names of its tests contain.
+    pub tests: &'static str,
+    /// The number of cases, in the unit that the proof counts; 1 if it counts nothing.
+    pub cases: u64,
+}
+
+/// A bug, and the proof that must catch it.
+#[derive(Debug, Clone, Copy)]
+pub struct Trial {
+    /// The name of the bug.
+    pub bug: &'static str,
+    /// The guarantee that it breaks.
+    pub breaks: &'static str,
+    /// The proof that must fail.
+    pub proof: ProofRun,
+    /// The proof fails because of this bug if it prints one of these.
+    pub prints: &'static [&'static str],
+}
+
+const SIMULATION: TestPackage = TestPackage { name: "everturn-simulation", folder: "crates/simulation" };
+const CRASH: TestPackage = TestPackage { name: "everturn-crash-tests", folder: "tests/crash" };
+const SQLITE: TestPackage = TestPackage { name: "everturn-sqlite", folder: "crates/sqlite" };
+
+const FAULTS: ProofRun =
+    ProofRun { id: "R1", package: SIMULATION, tests: "r1_no_promise_breaks_in_any_storm", cases: 100 };
+const CLOCKS: ProofRun = ProofRun {
+    id: "R8",
+    package: SIMULATION,
+    tests: "r8_no_timer_is_early_or_lost_whatever_the_clocks_say",
+    cases: 20,
+};
+const PROGRAMS: ProofRun =
+    ProofRun { id: "R13", package: SIMULATION, tests: "r13_random_programs_end_as_predicted", cases: 60 };
+const LONG_ACTIVITIES: ProofRun =
+    ProofRun { id: "G5", package: SIMULATION, tests: "long_activities::", cases: 1 };
+const POWER_CUTS: ProofRun =
+    ProofRun { id: "R2", package: CRASH, tests: "r2_nothing_accepted_is_lost_by_a_power_cut", cases: 200 };
+const POWER_CUTS_ON_THREADS: ProofRun = ProofRun {
+    id: "R2",
+    package: CRASH,
+    tests: "r2_nothing_accepted_is_lost_with_the_writer_on_its_thread",
+    cases: 200,
+};
+const IO_FAULTS: ProofRun =
+    ProofRun { id: "R3", package: CRASH, tests: "r3_every_call_may_fail_once_and_for_good", cases: 300 };
+const ZOMBIES: ProofRun = ProofRun {
+    id: "R6",
+    package: CRASH,
+    tests: "r6_whoever_was_stopped_past_its_locks_cannot_commit",
+    cases: 8,
+};
+const KILLS: ProofRun = ProofRun {
+    id: "R4",
+    package: CRASH,
+    tests: "r4_nothing_is_lost_or_recorded_twice_when_processes_are_killed",
+    cases: 300,
+};
+const LITTLE_ROOM: ProofRun =
+    ProofRun { id: "R9", package: CRASH, tests: "r9_a_little_room_is_enough_to_go_on", cases: 6 };
+const FAULTS_ON_SQLITE: ProofRun =
+    ProofRun { id: "R1", package: CRASH, tests: "r1_no_promise_breaks_in_any_storm_on_sqlite", cases: 60 };
+const FENCING: ProofRun = ProofRun { id: "R7", package: SQLITE, tests: "in_batches::tokens::", cases: 1 };
+const CLOCK_JUMPS: ProofRun = ProofRun { id: "G4", package: SQLITE, tests: "clock_jumps::", cases: 1 };
+const WAKING: ProofRun = ProofRun { id: "G5", package: SQLITE, tests: "waking::", cases: 1 };
+const DAMAGE: ProofRun = ProofRun { id: "R10", package: SQLITE, tests: "damage_sweep::instances", cases: 1 };
+
+const ENDS_OTHERWISE: &str = "should have come to";
+const ACTIVITY_LOST: &str = "was neither answered nor withdrawn";
+const GONE: &str = "was accepted and is gone";
+
+const fn trial(
+    bug: &'static str,
+    breaks: &'static str,
+    proof: ProofRun,
+    prints: &'static [&'static str],
+) -> Trial {
+    Trial { bug, breaks, proof, prints }
+}
+
+/// All trials. Some bugs are tried with a second proof that must catch them, too.
+pub const TRIALS: &[Trial] = &[
+    trial("timer-early", "G6: no timer is early", CLOCKS, &["G6: timer"]),
+    trial("unread-dropped", "G1: no accepted message is lost", PROGRAMS, &["has not ended"]),
+    trial("one-poll-a-turn", "G3: replay is live", PROGRAMS, &[ENDS_OTHERWISE]),
+    trial("dropped-not-withdrawn", "G2: a turn is committed whole", FAULTS, &["has not ended"]),
+    trial("stale-warm-cache", "G3: memory is what is stored", FAULTS, &[ENDS_OTHERWISE]),
+    trial("renewal-error-is-loss", "G5: an activity is not lost", LONG_ACTIVITIES, &[ACTIVITY_LOST]),
+    trial("storage-error-fails", "G5: storage errors fail no orchestration", FAULTS, &[ENDS_OTHERWISE]),
+    trial(
+        "withdrawn-before-commit",
+        "G2: nothing is visible before it is durable",
+        LONG_ACTIVITIES,
+        &[ACTIVITY_LOST],
+    ),
+    trial("run-out-acked", "G5: an activity is not lost", LONG_ACTIVITIES, &[ACTIVITY_LOST]),
+    trial("newcomers-acked", "G1: no accepted message is lost", FAULTS, &["has not ended", "G1: "]),
+    trial("no-token-check", "G4: only the holder commits", FENCING, &["took a token it must refuse"]),
+    trial("no-expiry-check", "G4: no ended lock commits", ZOMBIES, &["accepted late: "]),
+    trial(
+        "renewal-resurrects",
+        "G4: no ended lock comes back",
+        FENCING,
+        &["RenewOrchestrationItemLock took a token it must refuse"],
+    ),
+    trial("wall-clock-locks", "G4: no jump of a clock takes a lock", CLOCK_JUMPS, &["lock expired"]),
+    trial(
+        "weaker-sync",
+        "G1: what was accepted survives a power cut",
+        POWER_CUTS,
+        &[GONE, "was seen to end with"],
+    ),
+    trial(
+        "split-commit",
+        "G2: a turn is committed whole",
+        POWER_CUTS,
+        &["is in 0 places", "is at None, and has Some("],
+    ),
+    trial("answered-before-commit", "G1: Ok is a promise", POWER_CUTS, &[GONE]),
+    trial(
+        "lost-batch-answered",
+        "G1: Ok is a promise",
+        IO_FAULTS,
+        &[GONE, "Stuck(", "something was accepted by a disk that takes nothing"],
+    ),
+    trial(
+        "activity-before-commit",
+        "G3: no activity runs for a turn that did not commit",
+        POWER_CUTS_ON_THREADS,
+        &["ran, and no committed turn scheduled it"],
+    ),
+    trial("outcome-unchecked", "G4: only the holder commits", ZOMBIES, &["accepted late: activity"]),
+    trial("lost-wake-up", "G5: a parked fetch is woken", WAKING, &["woke nobody"]),
+    trial("no-room-made", "G5: work goes on after a full disk", LITTLE_ROOM, &["Stuck("]),
+    trial("split-commit", "G2: a turn is committed whole", KILLS, &["is in 0 places"]),
+    trial("no-expiry-check", "G4: no ended lock commits", FAULTS_ON_SQLITE, &["G4: "]),
+    trial("lost-batch-answered", "G1: Ok is a promise", FAULTS_ON_SQLITE, &["G1: ", "G2: ", "has not ended"]),
+    trial("stale-warm-cache", "G3: memory is what is stored", FAULTS_ON_SQLITE, &[ENDS_OTHERWISE]),
+    trial("damage-blocks-others", "G7: damage stops its own instance only", DAMAGE, &["names no instance"]),
+];
