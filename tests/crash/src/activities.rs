@@ -7,8 +7,8 @@ use everturn::ActivityContext;
 use everturn::providers::TagFilter;
 use everturn::runtime::registry::ActivityRegistry;
 
+use crate::instance_script::TAGS;
 use crate::observations::{Observation, ObservationLog};
-use crate::script::TAGS;
 
 /// Which activities process number `process` of `processes` takes: those without a tag, and its share of the tags.
 pub(crate) fn tag_filter(process: usize, processes: usize) -> TagFilter {

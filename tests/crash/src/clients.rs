@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use everturn::{Client, ClientError, OrchestrationStatus};
 
+use crate::instance_script::InstanceScript;
 use crate::observations::{InstanceOutcome, Observation, ObservationLog};
-use crate::script::Script;
 
 /// How long a client waits after an error before it calls again.
 const RETRY_AFTER: Duration = Duration::from_millis(20);
@@ -20,7 +20,7 @@ pub(crate) async fn drive(client: &Client, log: &ObservationLog, instance: &str)
         call_until_accepted(log, instance, "start", start).await;
         log.record(Observation::Started(instance.to_owned()));
     }
-    if script == Script::Signal && !before.raised && wait_until_waiting(client, log, instance).await {
+    if script == InstanceScript::Signal && !before.raised && wait_until_waiting(client, log, instance).await {
         call_until_accepted(log, instance, "go", || client.raise_event(instance, "go", "go")).await;
         log.record(Observation::Raised(instance.to_owned()));
     }
@@ -31,7 +31,7 @@ pub(crate) async fn drive(client: &Client, log: &ObservationLog, instance: &str)
             log.record(Observation::Message(instance.to_owned(), message));
         }
     }
-    if script == Script::Cancelled && !before.cancelled {
+    if script == InstanceScript::Cancelled && !before.cancelled {
         call_until_accepted(log, instance, "cancel", || client.cancel_instance(instance, "enough")).await;
         log.record(Observation::Cancelled(instance.to_owned()));
     }
@@ -55,7 +55,7 @@ async fn check_status_and_key(
     client: &Client,
     log: &ObservationLog,
     instance: &str,
-    script: Script,
+    script: InstanceScript,
     status: &OrchestrationStatus,
 ) {
     if let OrchestrationStatus::Completed { custom_status, .. } = status

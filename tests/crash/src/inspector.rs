@@ -7,7 +7,7 @@ use everturn_core::WorkItem;
 
 use crate::history_rules::{kv_of, status_of, violations};
 use crate::observations::{InstanceObservations, InstanceOutcome, Observations};
-use crate::tables::Tables;
+use crate::tables::StoredTables;
 use crate::work_places::{activity_places, child_places, detached_places, timer_places};
 
 /// Checks one store again and again: events must not change between two checks.
@@ -19,7 +19,7 @@ pub struct Inspector {
 
 impl Inspector {
     /// Checks stored data at any time. Fails with everything that is wrong.
-    pub fn inspect(&mut self, tables: &Tables, observations: &Observations) -> Result<(), String> {
+    pub fn inspect(&mut self, tables: &StoredTables, observations: &Observations) -> Result<(), String> {
         if tables.integrity != "ok" {
             self.found.push(format!("the file is damaged: {}", tables.integrity));
         }
@@ -40,7 +40,7 @@ impl Inspector {
     }
 
     /// Checks stored data after all instances have ended.
-    pub fn inspect_end(&mut self, tables: &Tables, observations: &Observations) -> Result<(), String> {
+    pub fn inspect_end(&mut self, tables: &StoredTables, observations: &Observations) -> Result<(), String> {
         for (id, observed) in &observations.instances {
             match &observed.outcome {
                 Some(InstanceOutcome::Failed(reason)) if observed.cancelled && reason.contains("enough") => {}
@@ -66,7 +66,7 @@ impl Inspector {
     }
 
     /// Children and detached instances have ended too. Detached instances complete: no client cancels them.
-    fn all_instances_ended(&mut self, tables: &Tables) {
+    fn all_instances_ended(&mut self, tables: &StoredTables) {
         for id in tables.instances.keys() {
             if !tables.has_ended(id) {
                 self.found.push(format!("{id} has not ended"));
@@ -87,7 +87,7 @@ impl Inspector {
     }
 
     /// Events are written once and never changed.
-    fn events_are_unchanged(&mut self, tables: &Tables) {
+    fn events_are_unchanged(&mut self, tables: &StoredTables) {
         for (key, before) in &self.histories {
             let now =
                 tables.executions.get(key).map(|execution| execution.events.as_slice()).unwrap_or_default();
@@ -102,7 +102,7 @@ impl Inspector {
         }
     }
 
-    fn rows_match_histories(&mut self, tables: &Tables) {
+    fn rows_match_histories(&mut self, tables: &StoredTables) {
         for ((id, number), execution) in &tables.executions {
             for wrong in violations(execution) {
                 self.found.push(format!("execution {number} of {id}: {wrong}"));
@@ -138,7 +138,7 @@ impl Inspector {
     }
 
     /// Each activity, timer and child is in exactly one place: running or queued, its completion queued, or recorded.
-    fn scheduled_work_exists_once(&mut self, tables: &Tables) {
+    fn scheduled_work_exists_once(&mut self, tables: &StoredTables) {
         for ((id, number), execution) in &tables.executions {
             let events: Vec<&Event> = execution.events.iter().map(|(event, _)| event).collect();
             let cancelled: BTreeSet<u64> = events
@@ -174,7 +174,7 @@ impl Inspector {
     }
 
     /// A message arrives at most as often as clients sent it, whatever the answers were.
-    fn nothing_is_recorded_twice(&mut self, tables: &Tables, observations: &Observations) {
+    fn nothing_is_recorded_twice(&mut self, tables: &StoredTables, observations: &Observations) {
         for (id, observed) in &observations.instances {
             let asked = |message: &str| observed.asked.get(message).copied().unwrap_or(0);
             for (message, came) in arrivals(tables, id) {
@@ -202,7 +202,7 @@ impl Inspector {
         }
     }
 
-    fn fetched_messages_are_locked(&mut self, tables: &Tables) {
+    fn fetched_messages_are_locked(&mut self, tables: &StoredTables) {
         for message in tables.messages.iter().filter(|message| message.tagged) {
             let id = message.item.instance();
             if !tables.instances.get(id).is_some_and(|instance| instance.locked) {
@@ -214,7 +214,7 @@ impl Inspector {
         }
     }
 
-    fn accepted_calls_are_stored(&mut self, tables: &Tables, observations: &Observations) {
+    fn accepted_calls_are_stored(&mut self, tables: &StoredTables, observations: &Observations) {
         for (id, observed) in &observations.instances {
             let exists = tables.executions_of(id).next().is_some();
             if observed.started && !exists && !tables.messages_to(id).any(WorkItem::is_start) {
@@ -233,7 +233,12 @@ impl Inspector {
         }
     }
 
-    fn accepted_messages_are_stored(&mut self, tables: &Tables, id: &str, observed: &InstanceObservations) {
+    fn accepted_messages_are_stored(
+        &mut self,
+        tables: &StoredTables,
+        id: &str,
+        observed: &InstanceObservations,
+    ) {
         let written = |test: &dyn Fn(&EventKind) -> bool| {
             tables
                 .executions_of(id)
@@ -274,7 +279,7 @@ impl Inspector {
     }
 
     /// An activity runs only for a stored turn, and its recorded result is one that a run returned.
-    fn activities_ran_for_committed_turns(&mut self, tables: &Tables, observations: &Observations) {
+    fn activities_ran_for_committed_turns(&mut self, tables: &StoredTables, observations: &Observations) {
         for (id, number, input) in observations.runs.keys() {
             let execution = tables.executions.get(&(id.clone(), *number));
             let scheduled = |(event, _): &(Event, String)| matches!(&event.kind, EventKind::ActivityScheduled { input: asked, .. } if asked == input);
@@ -302,7 +307,7 @@ impl Inspector {
 
 /// How often each signal and queue message arrived at an instance, read or not. A message that was carried to the next
 /// execution counts once.
-fn arrivals(tables: &Tables, id: &str) -> BTreeMap<String, u64> {
+fn arrivals(tables: &StoredTables, id: &str) -> BTreeMap<String, u64> {
     let mut came = BTreeMap::<String, u64>::new();
     let mut carried = BTreeMap::<String, u64>::new();
     for (event, _) in tables.executions_of(id).flat_map(|(_, execution)| &execution.events) {
@@ -336,7 +341,7 @@ fn chained((event, _): &(Event, String)) -> Option<&str> {
 }
 
 /// How an instance ended, by its history.
-fn ending(tables: &Tables, id: &str) -> Option<InstanceOutcome> {
+fn ending(tables: &StoredTables, id: &str) -> Option<InstanceOutcome> {
     let (_, last) = tables.executions_of(id).last()?;
     last.events.iter().find_map(|(event, _)| match &event.kind {
         EventKind::OrchestrationCompleted { output } => Some(InstanceOutcome::Completed(output.clone())),

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use everturn::OrchestrationStatus;
 use serde::{Deserialize, Serialize};
 
-use crate::script::Script;
+use crate::instance_script::InstanceScript;
 
 /// All observations of a case.
 #[derive(Default)]
@@ -69,7 +69,7 @@ pub struct Observations {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InstanceObservations {
     /// What the instance does.
-    pub script: Script,
+    pub script: InstanceScript,
     /// Its start is accepted.
     pub started: bool,
     /// Its signal is accepted, after a client saw that it waits for it.
@@ -86,7 +86,7 @@ pub struct InstanceObservations {
 
 impl InstanceObservations {
     /// An instance of which nothing is known yet.
-    pub fn none(script: Script) -> Self {
+    pub fn none(script: InstanceScript) -> Self {
         Self {
             script,
             started: false,
@@ -121,7 +121,7 @@ impl InstanceOutcome {
 
 impl ObservationLog {
     /// A log for instances that are not started yet.
-    pub fn new(scripts: impl IntoIterator<Item = (String, Script)>) -> Self {
+    pub fn new(scripts: impl IntoIterator<Item = (String, InstanceScript)>) -> Self {
         let instances = scripts.into_iter().map(|(id, script)| (id, InstanceObservations::none(script)));
         Self::resume(instances.collect(), 0, None)
     }
@@ -138,7 +138,7 @@ impl ObservationLog {
     }
 
     /// Adds an instance.
-    pub fn add(&self, instance: String, script: Script) {
+    pub fn add(&self, instance: String, script: InstanceScript) {
         self.state().instances.insert(instance, InstanceObservations::none(script));
     }
 

@@ -7,7 +7,7 @@ use everturn_core::WorkItem;
 use rusqlite::{Connection, Row};
 
 /// Everything that is stored about instances.
-pub struct Tables {
+pub struct StoredTables {
     /// The result of SQLite's integrity check; "ok" if the file is intact.
     pub integrity: String,
     /// Instances by id.
@@ -60,7 +60,7 @@ pub struct ActivityRow {
     pub of: (String, u64, u64),
 }
 
-impl Tables {
+impl StoredTables {
     /// Reads everything.
     pub fn read(conn: &Connection) -> rusqlite::Result<Self> {
         let integrity = conn.query_row("PRAGMA integrity_check", [], |row| row.get(0))?;

@@ -3,14 +3,14 @@
 use everturn::{Event, EventKind, build_child_instance_id};
 use everturn_core::WorkItem;
 
-use crate::tables::Tables;
+use crate::tables::StoredTables;
 
 fn recorded(events: &[&Event], of: u64, test: impl Fn(&EventKind) -> bool) -> usize {
     events.iter().filter(|event| event.source_event_id == Some(of) && test(&event.kind)).count()
 }
 
 /// An activity: in the worker queue, completed in the orchestrator queue, or recorded.
-pub(crate) fn activity_places(tables: &Tables, events: &[&Event], of: (&str, u64, u64)) -> usize {
+pub(crate) fn activity_places(tables: &StoredTables, events: &[&Event], of: (&str, u64, u64)) -> usize {
     let queued = tables.activities.iter().filter(|row| (row.of.0.as_str(), row.of.1, row.of.2) == of).count();
     let returning = tables.messages.iter().filter(|message| match &message.item {
         WorkItem::ActivityCompleted { instance, execution_id, id, .. }
@@ -26,7 +26,7 @@ pub(crate) fn activity_places(tables: &Tables, events: &[&Event], of: (&str, u64
 }
 
 /// A timer: in the orchestrator queue, or recorded.
-pub(crate) fn timer_places(tables: &Tables, events: &[&Event], of: (&str, u64, u64)) -> usize {
+pub(crate) fn timer_places(tables: &StoredTables, events: &[&Event], of: (&str, u64, u64)) -> usize {
     let queued = tables.messages.iter().filter(|message| match &message.item {
         WorkItem::TimerFired { instance, execution_id, id, .. } => {
             (instance.as_str(), *execution_id, *id) == of
@@ -37,7 +37,12 @@ pub(crate) fn timer_places(tables: &Tables, events: &[&Event], of: (&str, u64, u
 }
 
 /// A child: started and not ended, ended with its completion in the orchestrator queue, or recorded.
-pub(crate) fn child_places(tables: &Tables, events: &[&Event], of: (&str, u64, u64), suffix: &str) -> usize {
+pub(crate) fn child_places(
+    tables: &StoredTables,
+    events: &[&Event],
+    of: (&str, u64, u64),
+    suffix: &str,
+) -> usize {
     let child = build_child_instance_id(of.0, suffix);
     let under_way = usize::from(
         tables.messages_to(&child).any(WorkItem::is_start)
@@ -57,7 +62,7 @@ pub(crate) fn child_places(tables: &Tables, events: &[&Event], of: (&str, u64, u
 }
 
 /// A detached instance: its start in the orchestrator queue, or an execution.
-pub(crate) fn detached_places(tables: &Tables, instance: &str) -> usize {
+pub(crate) fn detached_places(tables: &StoredTables, instance: &str) -> usize {
     let starts = tables.messages_to(instance).filter(|item| item.is_start()).count();
     starts + usize::from(tables.executions_of(instance).next().is_some())
 }

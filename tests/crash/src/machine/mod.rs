@@ -23,9 +23,9 @@ pub use self::setup::MachineSetup;
 use crate::activities::{activities, tag_filter};
 use crate::clients::drive;
 use crate::disk::Disk;
+use crate::instance_script::orchestrations;
 use crate::observations::{Observation, ObservationLog};
-use crate::recording_store::RecordingStore;
-use crate::script::orchestrations;
+use crate::observed_store::ObservedStore;
 use crate::tables;
 use crate::vfs::Vfs;
 
@@ -257,7 +257,7 @@ impl CrashMachine {
             shadow_replay: self.setup.shadow_replay,
             ..RuntimeOptions::default()
         };
-        let store = Arc::new(RecordingStore::new(provider, Arc::clone(&self.log)));
+        let store = Arc::new(ObservedStore::new(provider, Arc::clone(&self.log)));
         let activities = activities(&self.log, filter);
         Runtime::start_with_options(store, activities, orchestrations(), options).await
     }

@@ -12,10 +12,10 @@ use rusqlite::{Connection, OpenFlags};
 use super::{open, print_line, start};
 use crate::clients::drive;
 use crate::inspector::Inspector;
+use crate::instance_script::InstanceScript;
 use crate::observations::ObservationLog;
 use crate::random::seeded;
-use crate::script::Script;
-use crate::tables::{Tables, pending_rows};
+use crate::tables::{StoredTables, pending_rows};
 
 /// How many instances are started before the disk is full, and how many while it is.
 const INSTANCES: usize = 12;
@@ -26,7 +26,7 @@ const END_MAX: Duration = Duration::from_secs(60);
 /// Fills the disk under load, frees it, and ends when all instances have ended. Prints what it counted, or what is wrong.
 pub async fn run(folder: &Path, seed: u64) {
     let database = folder.join("full.db");
-    let log = Arc::new(ObservationLog::new(Script::draw_mixed(2 * INSTANCES, &mut seeded(seed))));
+    let log = Arc::new(ObservationLog::new(InstanceScript::draw_mixed(2 * INSTANCES, &mut seeded(seed))));
     let provider = open(database.to_str().unwrap()).await;
     let runtime = start(&provider, &log, (0, 1)).await;
     let client = Client::new(provider.clone());
@@ -68,7 +68,7 @@ pub async fn run(folder: &Path, seed: u64) {
     }
     runtime.shutdown(None).await;
     provider.close().await;
-    let tables = Tables::read(&Connection::open(&database).unwrap()).unwrap();
+    let tables = StoredTables::read(&Connection::open(&database).unwrap()).unwrap();
     let mut inspector = Inspector::default();
     if let Err(wrong) =
         inspector.inspect(&tables, &observations).and_then(|()| inspector.inspect_end(&tables, &observations))

@@ -14,9 +14,9 @@ use everturn_proof::is_stress_run;
 use everturn_sqlite::{SqliteOptions, SqliteProvider};
 
 use crate::activities::{activities, tag_filter};
+use crate::instance_script::orchestrations;
 use crate::observations::{Observation, ObservationLog};
-use crate::recording_store::RecordingStore;
-use crate::script::orchestrations;
+use crate::observed_store::ObservedStore;
 
 /// The lock timeout of victims.
 pub const LOCK: Duration = Duration::from_millis(400);
@@ -60,6 +60,6 @@ async fn start(
         max_attempts: u32::MAX,
         ..usual
     };
-    let store = Arc::new(RecordingStore::new(provider.clone(), Arc::clone(log)));
+    let store = Arc::new(ObservedStore::new(provider.clone(), Arc::clone(log)));
     Runtime::start_with_options(store, activities(log, filter), orchestrations(), options).await
 }

@@ -5,11 +5,11 @@ use std::sync::{Arc, LazyLock};
 
 use everturn_crash_tests::disk::{Disk, Image};
 use everturn_crash_tests::inspector::Inspector;
+use everturn_crash_tests::instance_script::InstanceScript;
 use everturn_crash_tests::machine::{CrashMachine, MachineSetup, RunEnd};
 use everturn_crash_tests::observations::{ObservationLog, Observations};
 use everturn_crash_tests::random::seeded;
-use everturn_crash_tests::script::Script;
-use everturn_crash_tests::tables::Tables;
+use everturn_crash_tests::tables::StoredTables;
 use everturn_proof::{Counts, Proof};
 
 /// Where the lock files of the databases are; everything else is in memory.
@@ -17,7 +17,7 @@ pub(crate) static SCRATCH: LazyLock<tempfile::TempDir> = LazyLock::new(|| tempfi
 
 /// The machine of a seed, with this many instances.
 pub(crate) fn machine(seed: u64, instances: usize, change: impl FnOnce(&mut MachineSetup)) -> CrashMachine {
-    let scripts = Script::draw_mixed(instances, &mut seeded(seed).branch(2));
+    let scripts = InstanceScript::draw_mixed(instances, &mut seeded(seed).branch(2));
     machine_with(seed, ObservationLog::new(scripts), change)
 }
 
@@ -52,9 +52,9 @@ static NEW_FILE: LazyLock<Vec<u8>> = LazyLock::new(|| {
 });
 
 /// Checks stored data at any time between two runs of the machine.
-pub(crate) fn inspect(machine: &CrashMachine, inspector: &mut Inspector) -> Result<Tables, String> {
+pub(crate) fn inspect(machine: &CrashMachine, inspector: &mut Inspector) -> Result<StoredTables, String> {
     let tables =
-        machine.read_copy(Tables::read).map_err(|error| format!("the file cannot be read: {error}"))?;
+        machine.read_copy(StoredTables::read).map_err(|error| format!("the file cannot be read: {error}"))?;
     inspector.inspect(&tables, &machine.log.snapshot())?;
     Ok(tables)
 }
@@ -86,7 +86,7 @@ pub(crate) fn count_instances(observations: &Observations, counts: &mut Counts) 
 }
 
 /// How many events are stored.
-pub(crate) fn events_in(tables: &Tables) -> u64 {
+pub(crate) fn events_in(tables: &StoredTables) -> u64 {
     tables.executions.values().map(|execution| execution.events.len() as u64).sum()
 }
 

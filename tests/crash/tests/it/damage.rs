@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use everturn_crash_tests::damage::damage;
 use everturn_crash_tests::inspector::Inspector;
+use everturn_crash_tests::instance_script::InstanceScript;
 use everturn_crash_tests::machine::{CrashMachine, NOT_THERE, RunEnd, STANDS_STILL};
 use everturn_crash_tests::observations::{ObservationLog, Observations};
 use everturn_crash_tests::random::seeded;
-use everturn_crash_tests::script::Script;
-use everturn_crash_tests::tables::Tables;
+use everturn_crash_tests::tables::StoredTables;
 use everturn_proof::{Counts, proof, watched};
 use everturn_simulation::{SeededRandom, hearing};
 use rusqlite::Connection;
@@ -42,7 +42,8 @@ async fn damage_values(
 
 fn case(seed: u64) -> Result<Counts, String> {
     let mut random = seeded(seed).branch(2);
-    let instances = UNDAMAGED.iter().chain(&DAMAGED).map(|id| ((*id).to_owned(), Script::draw(&mut random)));
+    let instances =
+        UNDAMAGED.iter().chain(&DAMAGED).map(|id| ((*id).to_owned(), InstanceScript::draw(&mut random)));
     let mut machine = machine_with(seed, ObservationLog::new(instances.collect::<Vec<_>>()), |setup| {
         setup.max_attempts = 4;
     });
@@ -152,8 +153,9 @@ fn check_undamaged(
     if !panics.is_empty() {
         return Err(panics.join("\n    "));
     }
-    let tables =
-        machine.read_undamaged(Tables::read).map_err(|error| format!("the file cannot be read: {error}"))?;
+    let tables = machine
+        .read_undamaged(StoredTables::read)
+        .map_err(|error| format!("the file cannot be read: {error}"))?;
     let mut inspector = Inspector::default();
     inspector.inspect(&tables, observations)?;
     inspector.inspect_end(&tables, observations)

@@ -9,10 +9,10 @@ use everturn::OrchestrationStatus;
 use everturn::providers::Provider as _;
 use everturn_crash_tests::disk::{CallClass, CallCounts, Disk, DiskFault, Image};
 use everturn_crash_tests::inspector::Inspector;
+use everturn_crash_tests::instance_script::InstanceScript;
 use everturn_crash_tests::machine::{CrashMachine, MachineSetup, RunEnd};
 use everturn_crash_tests::observations::ObservationLog;
 use everturn_crash_tests::random::seeded;
-use everturn_crash_tests::script::Script;
 use everturn_crash_tests::vfs::Vfs;
 use everturn_proof::{Counts, proof, watched};
 use everturn_simulation::{SeededRandom, SimClock};
@@ -239,7 +239,7 @@ fn status_with(
 #[test]
 fn a_status_is_read_whole_or_not_at_all() {
     let database = SCRATCH.path().join("status.db");
-    let log = ObservationLog::new([("i0".to_owned(), Script::Eternal(2))]);
+    let log = ObservationLog::new([("i0".to_owned(), InstanceScript::Eternal(2))]);
     let setup = MachineSetup { nodes: 1, ..MachineSetup::draw(&mut seeded(1)) };
     let mut machine =
         CrashMachine::new(Arc::new(Disk::new(1)), database.clone(), log, setup, seeded(1).branch(5));

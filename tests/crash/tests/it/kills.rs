@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use everturn_crash_tests::inspector::Inspector;
+use everturn_crash_tests::instance_script::InstanceScript;
 use everturn_crash_tests::observations::ObservationLog;
 use everturn_crash_tests::random::seeded;
-use everturn_crash_tests::script::Script;
-use everturn_crash_tests::tables::{Tables, pending_rows};
+use everturn_crash_tests::tables::{StoredTables, pending_rows};
 use everturn_proof::{Counts, proof};
 use everturn_simulation::SeededRandom;
 use rusqlite::{Connection, OpenFlags};
@@ -53,7 +53,7 @@ impl SharedDatabase {
     pub(crate) fn add(&self, count: usize, random: &mut SeededRandom) {
         let before = self.log.snapshot().instances.len();
         for index in before..before + count {
-            self.log.add(format!("i{index}"), Script::draw(random));
+            self.log.add(format!("i{index}"), InstanceScript::draw(random));
         }
     }
 
@@ -84,7 +84,7 @@ impl SharedDatabase {
     }
 
     /// Checks a copy of the file: opening the file itself would empty its log.
-    pub(crate) fn inspect(&mut self) -> Result<Tables, String> {
+    pub(crate) fn inspect(&mut self) -> Result<StoredTables, String> {
         let copy = tempfile::tempdir().unwrap();
         for suffix in ["", "-wal"] {
             let from = format!("{}{suffix}", self.database());
@@ -93,7 +93,7 @@ impl SharedDatabase {
             }
         }
         let conn = Connection::open(copy.path().join("copy.db")).unwrap();
-        let tables = Tables::read(&conn).map_err(|error| error.to_string())?;
+        let tables = StoredTables::read(&conn).map_err(|error| error.to_string())?;
         self.inspector.inspect(&tables, &self.log.snapshot())?;
         Ok(tables)
     }

@@ -27,19 +27,19 @@ pub(crate) struct VictimProcess {
 /// What a process has printed about its work so far.
 #[derive(Default)]
 struct ProgressSignal {
-    progress: Mutex<Progress>,
+    progress: Mutex<VictimProgress>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct Progress {
+struct VictimProgress {
     turns: u64,
     locks_ended: u64,
     all_ended: bool,
 }
 
 impl ProgressSignal {
-    fn update(&self, update: impl FnOnce(&mut Progress)) {
+    fn update(&self, update: impl FnOnce(&mut VictimProgress)) {
         update(&mut self.progress.lock().unwrap());
         self.changed.notify_all();
     }
@@ -103,7 +103,7 @@ impl VictimProcess {
 
     /// Waits until it has committed this many turns; false if all its instances have ended.
     pub(crate) fn wait_for_turns(&self, turns: u64) -> Result<bool, String> {
-        let is_early = |progress: &mut Progress| progress.turns < turns && !progress.all_ended;
+        let is_early = |progress: &mut VictimProgress| progress.turns < turns && !progress.all_ended;
         let progress = self.progress.progress.lock().unwrap();
         let (progress, waited) =
             self.progress.changed.wait_timeout_while(progress, ANSWER_MAX, is_early).unwrap();

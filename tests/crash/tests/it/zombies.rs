@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use everturn_crash_tests::instance_script::InstanceScript;
 use everturn_crash_tests::observations::{Observation, ObservationLog};
 use everturn_crash_tests::random::seeded;
-use everturn_crash_tests::script::Script;
 use everturn_crash_tests::victim::{LOCK, hold};
 use everturn_proof::{Counts, is_stress_run, proof};
 use everturn_simulation::SeededRandom;
@@ -33,7 +33,7 @@ fn case(seed: u64) -> Result<Counts, String> {
     counts.add("stops", 1);
     counts.add("stops of holders", 1);
     for held in [hold::TURN, hold::WORK] {
-        database.log.add(held.to_owned(), Script::Chain(1));
+        database.log.add(held.to_owned(), InstanceScript::Chain(1));
         database.log.record(Observation::Started(held.to_owned()));
     }
     // In some cases no other process takes the locks before they are used: expiry alone must void them.
@@ -100,7 +100,7 @@ fn stop_and_continue(
 #[test]
 fn r6_whoever_was_stopped_past_its_locks_cannot_commit() {
     let proof = proof!("R6", "r6_whoever_was_stopped_past_its_locks_cannot_commit", 40);
-    let counts = proof.run("stops", case);
+    let counts = proof.run_sleeping("stops", case);
     let (stops, times) = (counts.get("stops"), counts.get("times that workers were stopped"));
     // Every holder tries a turn, an activity, and the renewals of both.
     proof.require(&counts, "late commits of holders refused", counts.get("stops of holders") * 4);

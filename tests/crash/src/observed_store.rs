@@ -13,20 +13,20 @@ use crate::observations::{Observation, ObservationLog};
 
 /// Records every turn whose commit was answered with `Ok`, and every commit or renewal that was sent after its lock had
 /// expired by the holder's own clock.
-pub(crate) struct RecordingStore {
+pub(crate) struct ObservedStore {
     inner: Arc<dyn Store>,
     log: Arc<ObservationLog>,
     locks: LockTracker,
 }
 
-impl RecordingStore {
+impl ObservedStore {
     /// Records the calls to `inner`.
     pub(crate) fn new(inner: Arc<dyn Provider>, log: Arc<ObservationLog>) -> Self {
         Self { inner: store_of(inner), locks: LockTracker::new(Arc::clone(&log)), log }
     }
 }
 
-impl StoreLayer for RecordingStore {
+impl StoreLayer for ObservedStore {
     fn inner(&self) -> &dyn Store {
         &*self.inner
     }

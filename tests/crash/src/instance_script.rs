@@ -13,7 +13,7 @@ use everturn_simulation::SeededRandom;
 
 /// What one instance does; the number is its size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Script {
+pub enum InstanceScript {
     /// Sequential activities.
     Chain(usize),
     /// Concurrent activities.
@@ -45,7 +45,7 @@ pub enum Script {
 /// The tags of activities.
 pub const TAGS: [&str; 3] = ["red", "green", "blue"];
 
-impl Script {
+impl InstanceScript {
     /// A random script.
     pub fn draw(random: &mut SeededRandom) -> Self {
         let n = 2 + random.index(3);
