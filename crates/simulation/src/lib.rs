@@ -9,7 +9,6 @@
 #![forbid(unsafe_code)]
 
 mod activities;
-mod chance;
 mod checks;
 mod counts;
 mod deliveries;
@@ -28,6 +27,7 @@ mod plan;
 mod power;
 mod program;
 mod proof;
+mod random;
 mod retelling;
 mod sabotage;
 mod scene;
@@ -40,15 +40,17 @@ mod story;
 mod weather;
 mod world;
 
-pub use chance::Chance;
 pub use counts::Counts;
 pub use faulty_store::{BatchFate, BatchFates, FaultyStore, LostBatch, NoLoss, Unanswered};
+pub use panics::hearing;
 pub use plan::{NodePlan, Plan, Root, Theme};
 pub use program::{Action, Ending, Program, Racer, Step};
 pub use proof::{prove, prove_on};
+pub use random::SeededRandom;
 pub use retelling::{Retelling, retell};
 pub use sabotage::{SABOTAGES, Sabotage};
 pub use shrink::{shrink, shrink_on};
+pub use sim_clock::SimClock;
 pub use store::{Founder, Opened, Standing, Store};
 pub use weather::{DISK_FAULTS, FAULTS, Fault, Weather};
 pub use world::{Outcome, run, run_on, run_traced, run_traced_on};

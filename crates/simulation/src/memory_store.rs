@@ -9,9 +9,9 @@ use everturn::providers::{Clock, LockKind, Provider, ProviderError};
 
 use everturn_provider::testing::TableAccess as _;
 
-use crate::chance::Chance;
 use crate::faulty_store::{BatchFate, BatchFates, FaultyStore, LostBatch, Unanswered};
 use crate::plan::Plan;
+use crate::random::SeededRandom;
 use crate::store::{Opened, Standing, Store};
 use crate::weather::Fault;
 
@@ -108,7 +108,7 @@ impl Store for MemoryStore {
         self.luck.losses().turns_in_one_batch
     }
 
-    fn strike(&self, fault: Fault, chance: &mut Chance) {
+    fn strike(&self, fault: Fault, chance: &mut SeededRandom) {
         if fault != Fault::LostBatch {
             return;
         }
@@ -120,7 +120,7 @@ impl Store for MemoryStore {
         }
     }
 
-    fn tick(&self, _chance: &mut Chance) -> Vec<(Fault, String)> {
+    fn tick(&self, _chance: &mut SeededRandom) -> Vec<(Fault, String)> {
         std::mem::take(&mut self.luck.losses().effects)
     }
 

@@ -5,9 +5,9 @@ use std::fmt;
 
 use everturn::runtime::ShadowReplay;
 
-use crate::chance::Chance;
 use crate::generate::root_program;
 use crate::program::{Action, Ending, Program, Step};
+use crate::random::SeededRandom;
 use crate::sabotage::Sabotage;
 use crate::weather::{DISK_FAULTS, FAULTS, Fault, Weather};
 
@@ -33,7 +33,7 @@ pub enum Theme {
     Programs,
 }
 
-/// Everything that happens in a world, except by chance.
+/// Everything that happens in a world, except what is drawn later from its seed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
     /// The seed of all further choices.
@@ -92,26 +92,32 @@ impl Plan {
     /// The world of a seed.
     pub fn new(theme: Theme, seed: u64) -> Self {
         let skew_ms_max = if theme == Theme::Clocks { DAY_MS } else { 3_000 };
-        let mut chance = Chance::of(seed, "nodes");
-        let mut shadows = Chance::of(seed, "shadows");
+        let mut random = SeededRandom::of(seed, "nodes");
+        let mut shadows = SeededRandom::of(seed, "shadows");
         let nodes = (0..NODES).map(|_| {
             let shadow_replay = match theme {
                 Theme::Programs => ShadowReplay::Always,
                 Theme::Storms | Theme::Clocks => shadows.pick([ShadowReplay::Off, ShadowReplay::Always]),
             };
-            NodePlan { shadow_replay, ..NodePlan::drawn(&mut chance, skew_ms_max) }
+            NodePlan { shadow_replay, ..NodePlan::drawn(&mut random, skew_ms_max) }
         });
         let nodes = nodes.collect();
         let roots = (0..ROOTS).map(|n| {
             let id = format!("i{n}");
-            let mut chance = Chance::of(seed, &id);
-            let start_after_ms = chance.below(3_000);
-            let cancel_after_ms = chance.one_in(10).then(|| chance.below(10_000));
-            let program = root_program(&mut chance, &id);
+            let mut random = SeededRandom::of(seed, &id);
+            let start_after_ms = random.below(3_000);
+            let cancel_after_ms = random.one_in(10).then(|| random.below(10_000));
+            let program = root_program(&mut random, &id);
             Root { id, start_after_ms, cancel_after_ms, program }
         });
         let roots = roots.collect();
-        Self { seed, nodes, roots, weather: weather(theme, &mut Chance::of(seed, "weather")), sabotage: None }
+        Self {
+            seed,
+            nodes,
+            roots,
+            weather: weather(theme, &mut SeededRandom::of(seed, "weather")),
+            sabotage: None,
+        }
     }
 
     /// A world in which nothing goes wrong, except that one instance kills every node that runs it, until nobody does
@@ -137,11 +143,11 @@ impl Plan {
     /// The world of a seed in a store with a disk, which fails too.
     pub fn on_disk(theme: Theme, seed: u64) -> Self {
         let mut plan = Self::new(theme, seed);
-        let mut chance = Chance::of(seed, "disk weather");
+        let mut random = SeededRandom::of(seed, "disk weather");
         for fault in DISK_FAULTS {
             let strength = match theme {
-                Theme::Storms => chance.pick([0, 1, 2, 3]),
-                Theme::Clocks | Theme::Programs => chance.pick([0, 0, 1, 2]),
+                Theme::Storms => random.pick([0, 1, 2, 3]),
+                Theme::Clocks | Theme::Programs => random.pick([0, 0, 1, 2]),
             };
             plan.weather.rates.insert(fault, strength * usual(fault));
         }
@@ -165,15 +171,15 @@ impl Plan {
 }
 
 impl NodePlan {
-    fn drawn(chance: &mut Chance, skew_ms_max: u64) -> Self {
-        let skew_ms = chance.below(2 * skew_ms_max).cast_signed() - skew_ms_max.cast_signed();
+    fn drawn(random: &mut SeededRandom, skew_ms_max: u64) -> Self {
+        let skew_ms = random.below(2 * skew_ms_max).cast_signed() - skew_ms_max.cast_signed();
         Self {
             skew_ms,
-            warm_instances_max: chance.pick([0, 1, 2, 5, 1_000, 1_000]),
-            lock_ms: chance.pick([300, 1_000, 1_000, 2_000]),
-            orchestrations: chance.between(1, 3) as usize,
-            activities: chance.between(2, 4) as usize,
-            is_named: chance.one_in(2),
+            warm_instances_max: random.pick([0, 1, 2, 5, 1_000, 1_000]),
+            lock_ms: random.pick([300, 1_000, 1_000, 2_000]),
+            orchestrations: random.between(1, 3) as usize,
+            activities: random.between(2, 4) as usize,
+            is_named: random.one_in(2),
             max_attempts: u32::MAX,
             shadow_replay: ShadowReplay::Always,
         }
@@ -199,26 +205,26 @@ fn usual(fault: Fault) -> u64 {
 }
 
 /// Each seed has weather of its own: some faults often, others not at all.
-fn weather(theme: Theme, chance: &mut Chance) -> Weather {
+fn weather(theme: Theme, random: &mut SeededRandom) -> Weather {
     let mut rates: BTreeMap<Fault, u64> = BTreeMap::new();
     for fault in FAULTS {
         let strength = match (theme, fault) {
-            (Theme::Storms, _) => chance.pick([0, 1, 1, 2, 3]),
-            (Theme::Clocks, Fault::NodeClock) => chance.pick([2, 4, 8]),
-            (Theme::Clocks, Fault::StoreClock) => chance.pick([20, 40, 80]),
-            (Theme::Programs, Fault::CrashBefore | Fault::CrashAfter) => chance.pick([3, 5]),
+            (Theme::Storms, _) => random.pick([0, 1, 1, 2, 3]),
+            (Theme::Clocks, Fault::NodeClock) => random.pick([2, 4, 8]),
+            (Theme::Clocks, Fault::StoreClock) => random.pick([20, 40, 80]),
+            (Theme::Programs, Fault::CrashBefore | Fault::CrashAfter) => random.pick([3, 5]),
             (Theme::Programs, Fault::ErrorBefore | Fault::ErrorAfter) => 1,
-            (Theme::Clocks | Theme::Programs, _) => chance.pick([0, 0, 1]),
+            (Theme::Clocks | Theme::Programs, _) => random.pick([0, 0, 1]),
         };
         rates.insert(fault, strength * usual(fault));
     }
     let mut weather = Weather {
         rates,
-        faults_max: chance.between(40, 120),
+        faults_max: random.between(40, 120),
         spared: BTreeSet::new(),
         clock_jump_ms_max: if theme == Theme::Clocks { DAY_MS } else { 10_000 },
-        slow_calls: chance.pick([5, 20, 50]),
-        batch_ms: chance.pick([None, Some(0), Some(0), Some(1), Some(2), Some(5), Some(20)]),
+        slow_calls: random.pick([5, 20, 50]),
+        batch_ms: random.pick([None, Some(0), Some(0), Some(1), Some(2), Some(5), Some(20)]),
     };
     if weather.batch_ms.is_none() {
         weather.rates.remove(&Fault::LostBatch);

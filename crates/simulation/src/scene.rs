@@ -10,9 +10,9 @@ use everturn::providers::{Clock as _, Provider, TurnCommit};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 
-use crate::chance::Chance;
 use crate::life::Life;
 use crate::observer::{Errand, Histories, Moment, Observer};
+use crate::random::SeededRandom;
 use crate::sabotage::{SPOILT_ONE_IN, Sabotage};
 use crate::sim_clock::SimClock;
 use crate::store::{Opened, Store};
@@ -94,7 +94,7 @@ impl Scene {
 
     /// The clock of a node.
     pub(crate) fn clock(&self, seed: u64, node: usize, skew_ms: i64) -> Arc<SimClock> {
-        Arc::new(SimClock::new(self.origin, skew_ms, Chance::of(seed, &format!("node {node}"))))
+        Arc::new(SimClock::new(self.origin, skew_ms, SeededRandom::of(seed, &format!("node {node}"))))
     }
 
     /// Writes a line of the trace, if there is one.

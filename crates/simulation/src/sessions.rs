@@ -90,7 +90,7 @@ mod tests {
     use tokio::time::{Instant, advance};
 
     use super::*;
-    use crate::chance::Chance;
+    use crate::random::SeededRandom;
 
     const LEASE: Duration = Duration::from_secs(1);
 
@@ -105,7 +105,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_session_that_goes_to_another_owner_while_its_lease_lives_is_noticed() {
-        let clock = SimClock::new(Instant::now(), 0, Chance::new(1));
+        let clock = SimClock::new(Instant::now(), 0, SeededRandom::new(1));
         let mut sessions = Sessions::default();
         assert_eq!(fetched(&mut sessions, "one", &clock), None);
         assert_eq!(fetched(&mut sessions, "one", &clock), None);

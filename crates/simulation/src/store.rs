@@ -6,8 +6,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use everturn::providers::{Clock, LockKind, Provider, ProviderError};
 
-use crate::chance::Chance;
 use crate::plan::Plan;
+use crate::random::SeededRandom;
 use crate::weather::Fault;
 
 /// Makes the store of a world, from its clock and its plan.
@@ -54,10 +54,10 @@ pub trait Store: Send + Sync {
     }
 
     /// Lets a fault of the store or its disk begin.
-    fn strike(&self, _fault: Fault, _chance: &mut Chance) {}
+    fn strike(&self, _fault: Fault, _chance: &mut SeededRandom) {}
 
     /// A tenth of a second has passed. Tells which faults took effect meanwhile, and how.
-    fn tick(&self, _chance: &mut Chance) -> Vec<(Fault, String)> {
+    fn tick(&self, _chance: &mut SeededRandom) -> Vec<(Fault, String)> {
         Vec::new()
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::chance::Chance;
+use crate::random::SeededRandom;
 
 /// One kind of bad luck.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -128,18 +128,18 @@ impl Call {
 #[derive(Debug)]
 pub(crate) struct Sky {
     weather: Weather,
-    chance: Chance,
+    chance: SeededRandom,
     drawn: u64,
     calm: bool,
     took_effect: BTreeMap<Fault, u64>,
 }
 
 impl Sky {
-    pub(crate) fn new(weather: Weather, chance: Chance) -> Self {
+    pub(crate) fn new(weather: Weather, chance: SeededRandom) -> Self {
         Self { weather, chance, drawn: 0, calm: false, took_effect: BTreeMap::new() }
     }
 
-    pub(crate) fn chance(&mut self) -> &mut Chance {
+    pub(crate) fn chance(&mut self) -> &mut SeededRandom {
         &mut self.chance
     }
 

@@ -11,7 +11,6 @@ use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::chance::Chance;
 use crate::checks;
 use crate::counts::Counts;
 use crate::interpreter::FAR;
@@ -23,6 +22,7 @@ use crate::outside::Outside;
 use crate::panics;
 use crate::plan::Plan;
 use crate::power;
+use crate::random::SeededRandom;
 use crate::scene::Scene;
 use crate::sim_clock::SimClock;
 use crate::store::{Founder, Store};
@@ -129,13 +129,13 @@ async fn live(
     is_traced: bool,
 ) -> (Result<(Outcome, Record), String>, Arc<dyn Store>) {
     let origin = Instant::now();
-    let store_clock = Arc::new(SimClock::new(origin, 0, Chance::of(plan.seed, "store")));
+    let store_clock = Arc::new(SimClock::new(origin, 0, SeededRandom::of(plan.seed, "store")));
     let store = found(Arc::clone(&store_clock) as Arc<dyn Clock>, plan);
     let clients = match store.open().await {
         Ok(clients) => clients,
         Err(error) => return (Err(format!("the store could not be opened: {error}")), store),
     };
-    let sky = Sky::new(plan.weather.clone(), Chance::of(plan.seed, "sky"));
+    let sky = Sky::new(plan.weather.clone(), SeededRandom::of(plan.seed, "sky"));
     let (errands, errands_to_run) = mpsc::unbounded_channel();
     let stored = (Arc::clone(&store), store_clock);
     let scene = Arc::new(Scene::new(origin, is_traced, plan.sabotage, stored, clients, sky, errands));
