@@ -1,4 +1,4 @@
-//! What was asked for.
+//! The command line.
 
 use crate::catalogue::PROOFS;
 use crate::walk::WalkOrder;
@@ -6,56 +6,75 @@ use crate::walk::WalkOrder;
 pub(crate) const USAGE: &str = "\
 Usage: cargo xtask proof [--long MINUTES] [--seed N] [--only R2]...
        cargo xtask walk [--optimised] [--calls] [--check]
+       cargo xtask api [--update]
+       cargo xtask type-names
 
 cargo xtask proof
 
-Runs the proofs of GUARANTEES.md and prints what they amount to. Without options each runs as it does in scripts/test.
+Runs the proofs of GUARANTEES.md and prints their counts. Without options each runs as it does in scripts/test.
 
-  --long MINUTES  as long as this altogether: first what scripts/test runs, then each proof for an equal share of the
-                  time, on seeds no run has seen; writes docs/reliability.md
-  --seed N        the first seed of each proof; without it 1, and in the long form one that the clock gives
-  --only R2       this proof alone; may be given more than once
+  --long MINUTES  runs this long altogether: first what scripts/test runs, then each proof for an equal share of the
+                  time, on new seeds; writes docs/reliability.md
+  --seed N        the first seed of each proof; default 1, in the long form taken from the clock
+  --only R2       runs only this proof; may be given more than once
 
 cargo xtask walk
 Records the calls of one chained step (start, turn, activity, turn, end) and lists the functions of this repository that it
-enters, in the order of their first entry. Needs gdb with Python and a C compiler.
+enters, in the order of their first entry; those that only return to their caller are indented and are no hops. Needs gdb
+with Python and a C compiler.
 
   --optimised     records the program as users build it: functions that the compiler inlines are no calls
   --calls         lists also each call, with its caller
-  --check         fails if there are too many hops or files";
+  --check         fails if there are too many hops or files
 
-/// A command.
+cargo xtask api
+Compares the public surface of each published crate with its snapshot in docs/api.
+
+  --update        writes the snapshots
+
+cargo xtask type-names
+Lists the type names that are defined more than once in the workspace.";
+
+/// What to do.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Command {
+pub(crate) enum XtaskCommand {
     Help,
-    Proof(Order),
+    Proof(ProofOrder),
     Walk(WalkOrder),
+    Api { is_update: bool },
+    TypeNames,
 }
 
 /// Which proofs to run, and how long.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Order {
+pub(crate) struct ProofOrder {
     pub(crate) long_minutes: Option<u64>,
     pub(crate) seed: Option<u64>,
     pub(crate) only: Vec<String>,
 }
 
-pub(crate) fn parse(mut words: impl Iterator<Item = String>) -> Result<Command, String> {
+pub(crate) fn parse(mut words: impl Iterator<Item = String>) -> Result<XtaskCommand, String> {
     match words.next().as_deref() {
         Some("proof") => proof(words),
         Some("walk") => walk(words),
-        Some("--help" | "-h") => Ok(Command::Help),
+        Some("api") => api(words),
+        Some("type-names") => match words.next().as_deref() {
+            None => Ok(XtaskCommand::TypeNames),
+            Some("--help" | "-h") => Ok(XtaskCommand::Help),
+            Some(other) => Err(format!("there is no option {other:?}")),
+        },
+        Some("--help" | "-h") => Ok(XtaskCommand::Help),
         Some(other) => Err(format!("there is no command {other:?}")),
         None => Err("no command".to_owned()),
     }
 }
 
-fn proof(mut words: impl Iterator<Item = String>) -> Result<Command, String> {
-    let mut order = Order::default();
+fn proof(mut words: impl Iterator<Item = String>) -> Result<XtaskCommand, String> {
+    let mut order = ProofOrder::default();
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or(format!("{word} needs a value"));
         match word.as_str() {
-            "--help" | "-h" => return Ok(Command::Help),
+            "--help" | "-h" => return Ok(XtaskCommand::Help),
             "--long" => order.long_minutes = Some(positive(&word, &value()?)?),
             "--seed" => order.seed = Some(number(&word, &value()?)?),
             "--only" => {
@@ -69,21 +88,33 @@ fn proof(mut words: impl Iterator<Item = String>) -> Result<Command, String> {
             other => return Err(format!("there is no option {other:?}")),
         }
     }
-    Ok(Command::Proof(order))
+    Ok(XtaskCommand::Proof(order))
 }
 
-fn walk(words: impl Iterator<Item = String>) -> Result<Command, String> {
+fn walk(words: impl Iterator<Item = String>) -> Result<XtaskCommand, String> {
     let mut order = WalkOrder::default();
     for word in words {
         match word.as_str() {
-            "--help" | "-h" => return Ok(Command::Help),
+            "--help" | "-h" => return Ok(XtaskCommand::Help),
             "--optimised" => order.is_optimised = true,
             "--calls" => order.shows_calls = true,
             "--check" => order.is_check = true,
             other => return Err(format!("there is no option {other:?}")),
         }
     }
-    Ok(Command::Walk(order))
+    Ok(XtaskCommand::Walk(order))
+}
+
+fn api(words: impl Iterator<Item = String>) -> Result<XtaskCommand, String> {
+    let mut is_update = false;
+    for word in words {
+        match word.as_str() {
+            "--help" | "-h" => return Ok(XtaskCommand::Help),
+            "--update" => is_update = true,
+            other => return Err(format!("there is no option {other:?}")),
+        }
+    }
+    Ok(XtaskCommand::Api { is_update })
 }
 
 fn number(option: &str, text: &str) -> Result<u64, String> {
@@ -99,25 +130,27 @@ fn positive(option: &str, text: &str) -> Result<u64, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Command, Order, parse};
+    use super::{ProofOrder, XtaskCommand, parse};
     use crate::walk::WalkOrder;
 
-    fn parsed(line: &str) -> Result<Command, String> {
+    fn parsed(line: &str) -> Result<XtaskCommand, String> {
         parse(line.split_whitespace().map(str::to_owned))
     }
 
     #[test]
     fn options_say_what_to_run() {
-        let order = Order { long_minutes: Some(90), seed: Some(7), only: vec!["R2".into(), "R13".into()] };
-        assert_eq!(parsed("proof --long 90 --seed 7 --only r2 --only R13"), Ok(Command::Proof(order)));
-        assert_eq!(parsed("proof"), Ok(Command::Proof(Order::default())));
+        let order =
+            ProofOrder { long_minutes: Some(90), seed: Some(7), only: vec!["R2".into(), "R13".into()] };
+        assert_eq!(parsed("proof --long 90 --seed 7 --only r2 --only R13"), Ok(XtaskCommand::Proof(order)));
+        assert_eq!(parsed("proof"), Ok(XtaskCommand::Proof(ProofOrder::default())));
+        assert_eq!(parsed("api --update"), Ok(XtaskCommand::Api { is_update: true }));
         let walk = WalkOrder { is_check: true, ..WalkOrder::default() };
-        assert_eq!(parsed("walk --check"), Ok(Command::Walk(walk)));
-        assert_eq!(parsed("proof --seed 7 --help"), Ok(Command::Help));
+        assert_eq!(parsed("walk --check"), Ok(XtaskCommand::Walk(walk)));
+        assert_eq!(parsed("proof --seed 7 --help"), Ok(XtaskCommand::Help));
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused_with_a_reason() {
+    fn a_wrong_command_line_is_refused_with_a_reason() {
         for (line, reason) in [
             ("", "no command"),
             ("prove", "no command \"prove\""),

@@ -1,7 +1,8 @@
 //! Commands for people who work on Everturn. `cargo xtask --help` lists them.
 #![forbid(unsafe_code)]
-#![allow(clippy::print_stdout, clippy::print_stderr, reason = "commands talk to people")]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "commands print their results")]
 
+mod api;
 mod catalogue;
 mod command_line;
 mod date;
@@ -12,20 +13,23 @@ mod record;
 mod table;
 mod test_binary;
 mod test_run;
+mod type_names;
 mod walk;
 
 use std::process::ExitCode;
 
-use command_line::{Command, USAGE};
+use command_line::{USAGE, XtaskCommand};
 
 fn main() -> ExitCode {
     let done = match command_line::parse(std::env::args().skip(1)) {
-        Ok(Command::Help) => {
+        Ok(XtaskCommand::Help) => {
             println!("{USAGE}");
             Ok(true)
         }
-        Ok(Command::Proof(order)) => proof::run(&order),
-        Ok(Command::Walk(order)) => proof::root().and_then(|root| walk::run(&root, &order)),
+        Ok(XtaskCommand::Proof(order)) => proof::run(&order),
+        Ok(XtaskCommand::Api { is_update }) => proof::root().and_then(|root| api::run(&root, is_update)),
+        Ok(XtaskCommand::TypeNames) => proof::root().and_then(|root| type_names::run(&root)),
+        Ok(XtaskCommand::Walk(order)) => proof::root().and_then(|root| walk::run(&root, &order)),
         Err(wrong) => Err(format!("{wrong}\n\n{USAGE}")),
     };
     match done {

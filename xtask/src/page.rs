@@ -5,8 +5,8 @@ use std::path::Path;
 
 use everturn_proof::Counts;
 
-use crate::catalogue::{PROOFS, Proof};
-use crate::record::{Failure, Run, Test};
+use crate::catalogue::{PROOFS, ProofEntry};
+use crate::record::{LongRun, RecordedFailure, TestResult};
 
 /// Where the page is.
 pub(crate) const PAGE: &str = "docs/reliability.md";
@@ -14,17 +14,17 @@ pub(crate) const PAGE: &str = "docs/reliability.md";
 const INTRODUCTION: &str = "\
 # Reliability: the figures
 
-What the proofs of [GUARANTEES.md](../GUARANTEES.md) have been put through. `cargo xtask proof --long MINUTES` runs them
-and writes this page from [reliability.json](reliability.json), the record of all long runs; nobody edits it by hand.
-Minutes are those of each run: runs may have gone side by side on the same processors.
+The counts of all long runs of the proofs of [GUARANTEES.md](../GUARANTEES.md). `cargo xtask proof --long MINUTES` runs the proofs
+and writes this page from [reliability.json](reliability.json), the record of all long runs. Do not edit it.
+Minutes are those of each run. Two runs may have shared the processors.
 ";
 
-pub(crate) fn write(root: &Path, runs: &[Run]) -> Result<(), String> {
+pub(crate) fn write(root: &Path, runs: &[LongRun]) -> Result<(), String> {
     std::fs::write(root.join(PAGE), page(runs)).map_err(|error| format!("{PAGE} cannot be written: {error}"))
 }
 
-/// The page; writing into a text cannot fail.
-fn page(runs: &[Run]) -> String {
+/// The text of the page. Writing to a `String` cannot fail, so the results are ignored.
+fn page(runs: &[LongRun]) -> String {
     let mut page = INTRODUCTION.to_owned();
     let minutes: u64 = runs.iter().map(|run| run.minutes).sum();
     let _ = writeln!(page, "\n{} minutes in {} runs.\n", minutes, runs.len());
@@ -35,14 +35,17 @@ fn page(runs: &[Run]) -> String {
     page
 }
 
-fn tests_of<'a>(runs: &'a [Run], proof: &'a Proof) -> impl Iterator<Item = (&'a Run, &'a Test)> {
+fn tests_of<'a>(
+    runs: &'a [LongRun],
+    proof: &'a ProofEntry,
+) -> impl Iterator<Item = (&'a LongRun, &'a TestResult)> {
     runs.iter().flat_map(move |run| {
         run.tests.iter().filter(|test| test.proof == proof.id).map(move |test| (run, test))
     })
 }
 
-/// A line a proof.
-fn totals(page: &mut String, runs: &[Run]) {
+/// One line for each proof.
+fn totals(page: &mut String, runs: &[LongRun]) {
     let _ = writeln!(page, "| proof | | cases | last run | last failure |\n| --- | --- | --- | --- | --- |");
     for proof in &PROOFS {
         let mut cases = Counts::default();
@@ -65,11 +68,11 @@ fn totals(page: &mut String, runs: &[Run]) {
     }
 }
 
-/// Everything that was counted, all runs together.
-fn figures(page: &mut String, runs: &[Run]) {
+/// Everything that was counted, summed over all runs.
+fn figures(page: &mut String, runs: &[LongRun]) {
     let _ = writeln!(page, "\n## Everything that was counted\n");
     for proof in &PROOFS {
-        let mut sums: Vec<Test> = Vec::new();
+        let mut sums: Vec<TestResult> = Vec::new();
         for (_, test) in tests_of(runs, proof).filter(|(_, test)| test.seconds > 0.0) {
             crate::record::add(&mut sums, test.clone());
         }
@@ -86,8 +89,8 @@ fn figures(page: &mut String, runs: &[Run]) {
     }
 }
 
-/// A line a run.
-fn history(page: &mut String, runs: &[Run]) {
+/// One line for each run.
+fn history(page: &mut String, runs: &[LongRun]) {
     let _ = writeln!(
         page,
         "\n## Runs\n\n| date | commit | minutes | processors | first seed | result |\n| --- | --- | --- | --- | --- | --- |"
@@ -95,22 +98,22 @@ fn history(page: &mut String, runs: &[Run]) {
     for run in runs.iter().rev() {
         let failures = run.tests.iter().map(|test| test.failures.len()).sum::<usize>();
         let result = if failures == 0 { "all held".to_owned() } else { format!("{failures} failed") };
-        let Run { date, minutes, processors, seed, .. } = run;
+        let LongRun { date, minutes, processors, seed, .. } = run;
         let _ = writeln!(page, "| {date} | {} | {minutes} | {processors} | {seed} | {result} |", commit(run));
     }
 }
 
-/// Every failure there was.
-fn failures(page: &mut String, runs: &[Run]) {
+/// Every failure.
+fn failures(page: &mut String, runs: &[LongRun]) {
     let _ = writeln!(page, "\n## Failures\n");
     let before = page.len();
     for run in runs.iter().rev() {
         for test in &run.tests {
-            for Failure { seed, command, what } in &test.failures {
+            for RecordedFailure { seed, command, what } in &test.failures {
                 let seed = seed.map_or(String::new(), |seed| format!(", seed {seed}"));
                 let _ = writeln!(
                     page,
-                    "- {}, {}: {} `{}`{seed}: {}. To see it on that commit: `{command}`",
+                    "- {}, {}: {} `{}`{seed}: {}. To reproduce it on that commit: `{command}`",
                     run.date,
                     commit(run),
                     test.proof,
@@ -125,17 +128,17 @@ fn failures(page: &mut String, runs: &[Run]) {
     }
 }
 
-/// A line that says what a failure is about.
+/// The first lines of a failure, as one.
 fn summary(what: &str) -> String {
     let line: Vec<&str> = what.lines().map(str::trim).filter(|line| !line.is_empty()).take(2).collect();
     line.join(" ").chars().take(300).collect::<String>().replace('|', "\\|")
 }
 
-fn commit(run: &Run) -> String {
+fn commit(run: &LongRun) -> String {
     if run.is_clean { run.commit.clone() } else { format!("{} with changes", run.commit) }
 }
 
-/// Counts with their thousands apart.
+/// Counts with their thousands separated.
 fn grouped(counts: &Counts) -> String {
     let each = counts.iter().map(|(name, count)| {
         let digits = count.to_string();
@@ -154,13 +157,13 @@ fn grouped(counts: &Counts) -> String {
 #[cfg(test)]
 mod tests {
     use super::page;
-    use crate::record::{Failure, Run, Test};
+    use crate::record::{LongRun, RecordedFailure, TestResult};
 
-    fn run(commit: &str, failures: Vec<Failure>) -> Run {
+    fn run(commit: &str, failures: Vec<RecordedFailure>) -> LongRun {
         let counts = vec![("power cuts".to_owned(), 5_001), ("instances".to_owned(), 700)];
-        let test = Test { counts, seconds: 60.0, failures, ..Test::new("R2", "r2_cuts") };
+        let test = TestResult { counts, seconds: 60.0, failures, ..TestResult::new("R2", "r2_cuts") };
         let (date, commit) = ("2026-11-16".to_owned(), commit.to_owned());
-        Run { date, commit, is_clean: true, minutes: 45, seed: 7, processors: 2, tests: vec![test] }
+        LongRun { date, commit, is_clean: true, minutes: 45, seed: 7, processors: 2, tests: vec![test] }
     }
 
     #[test]
@@ -175,11 +178,11 @@ mod tests {
     #[test]
     fn a_failure_stays_on_the_page() {
         let failure =
-            Failure { seed: Some(9), command: "cargo test x".into(), what: "a row is lost\n".into() };
+            RecordedFailure { seed: Some(9), command: "cargo test x".into(), what: "a row is lost\n".into() };
         let page = page(&[run("aaa", vec![failure]), run("bbb", vec![])]);
         assert!(page.contains("| 2026-11-16, bbb | 2026-11-16, aaa |"), "{page}");
         assert!(
-            page.contains("`r2_cuts`, seed 9: a row is lost. To see it on that commit: `cargo test x`"),
+            page.contains("`r2_cuts`, seed 9: a row is lost. To reproduce it on that commit: `cargo test x`"),
             "{page}"
         );
     }

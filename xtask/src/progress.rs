@@ -1,14 +1,14 @@
-//! The line that says how far everything is.
+//! The progress line.
 
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-/// How often a line is printed where it cannot be overwritten.
+/// How often the line is printed if it cannot be overwritten.
 const LINE_EVERY: Duration = Duration::from_secs(60);
 /// How much of a line is shown.
 const WIDTH: usize = 110;
 
-/// A line that is overwritten on a terminal, and printed now and then elsewhere.
+/// A line that is overwritten on a terminal, and printed every minute elsewhere.
 pub(crate) struct Progress {
     out: Box<dyn Write>,
     began: Instant,
@@ -28,12 +28,12 @@ impl Progress {
         Self { out, began: Instant::now(), is_terminal, printed: None }
     }
 
-    /// How long it has been going on.
+    /// The time since the start.
     pub(crate) fn elapsed(&self) -> Duration {
         self.began.elapsed()
     }
 
-    /// Shows where things stand.
+    /// Shows the progress.
     pub(crate) fn show(&mut self, text: &str) {
         let seconds = self.elapsed().as_secs();
         let line = format!("[{}:{:02}] {text}", seconds / 60, seconds % 60);
@@ -46,14 +46,14 @@ impl Progress {
         }
     }
 
-    /// Prints something that stays.
-    pub(crate) fn say(&mut self, text: &str) {
+    /// Prints a line that is not overwritten.
+    pub(crate) fn print(&mut self, text: &str) {
         let clear = if self.is_terminal { "\r\x1b[2K" } else { "" };
         self.write(&format!("{clear}{text}\n"));
     }
 
     fn write(&mut self, text: &str) {
-        // Nobody reads it any more: the proofs go on all the same.
+        // The proofs go on if the output is closed.
         drop(self.out.write_all(text.as_bytes()));
         drop(self.out.flush());
     }

@@ -6,37 +6,38 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use everturn_built::cargo;
 
-use crate::catalogue::{CRUELLY_TESTED, How, PROOFS, Proof};
-use crate::command_line::Order;
+use crate::catalogue::{HowToRun, PROOFS, ProofEntry, STRESS_TESTED};
+use crate::command_line::ProofOrder;
 use crate::progress::Progress;
-use crate::record::{self, Run, Test};
+use crate::record::{self, LongRun, TestResult};
 use crate::test_binary::{TestBinary, build};
 use crate::{date, page, table, test_run};
 
-/// Each long run begins so many seeds after the one a second before: two runs see different seeds.
+/// A long run that starts a second later begins this many seeds later, so that two runs have different seeds.
 const SEEDS_A_SECOND: u64 = 1_000_000;
 
-/// Runs the proofs that were asked for; says whether all held.
-pub(crate) fn run(order: &Order) -> Result<bool, String> {
+/// Runs the proofs. Returns whether all held.
+pub(crate) fn run(order: &ProofOrder) -> Result<bool, String> {
     let root = root()?;
-    let proofs: Vec<&Proof> = PROOFS
+    let proofs: Vec<&ProofEntry> = PROOFS
         .iter()
         .filter(|proof| order.only.is_empty() || order.only.iter().any(|id| id == proof.id))
         .collect();
-    // Before the proofs, so that a run of hours does not end with it.
+    // A damaged record is found now, not at the end of a run of hours.
     record::read(&root)?;
     let began = state_of(&root)?;
-    let mut session = Session { binaries: build(&root)?, root, progress: Progress::new(), tests: Vec::new() };
+    let mut session =
+        ProofSession { binaries: build(&root)?, root, progress: Progress::new(), tests: Vec::new() };
     for proof in &proofs {
         session.as_in_every_submission(proof, order.seed)?;
     }
-    // Not the seeds that were just run.
+    // The seeds after those that were just run.
     let seed =
         order.seed.map_or_else(seconds_since_epoch, |seed| seed.wrapping_add(1)).wrapping_mul(SEEDS_A_SECOND);
     if let Some(minutes) = order.long_minutes {
         session.at_length(Duration::from_secs(minutes * 60), seed)?;
     }
-    let Session { root, progress, tests, .. } = session;
+    let ProofSession { root, progress, tests, .. } = session;
     println!("\n{}", table::of(&tests));
     let failures = table::failures(&tests);
     let all_held = failures.is_empty();
@@ -49,27 +50,27 @@ pub(crate) fn run(order: &Order) -> Result<bool, String> {
         let (commit, is_clean) = state_of(&root)?;
         let is_clean = is_clean && began == (commit.clone(), true);
         let commit = began.0;
-        runs.push(Run { date: date::today(), commit, is_clean, minutes, seed, processors, tests });
+        runs.push(LongRun { date: date::today(), commit, is_clean, minutes, seed, processors, tests });
         record::write(&root, &runs)?;
         page::write(&root, &runs)?;
         println!("{} and {} are written", record::RECORD, page::PAGE);
     }
-    println!("{}", if all_held { "every proof held" } else { "something failed" });
+    println!("{}", if all_held { "every proof held" } else { "a proof failed" });
     Ok(all_held)
 }
 
 /// A run of the command.
-struct Session {
+struct ProofSession {
     root: PathBuf,
     binaries: Vec<TestBinary>,
     progress: Progress,
-    /// What the tests have come to so far.
-    tests: Vec<Test>,
+    /// The results so far.
+    tests: Vec<TestResult>,
 }
 
-impl Session {
+impl ProofSession {
     /// Runs a proof as `scripts/test` does.
-    fn as_in_every_submission(&mut self, proof: &Proof, seed: Option<u64>) -> Result<(), String> {
+    fn as_in_every_submission(&mut self, proof: &ProofEntry, seed: Option<u64>) -> Result<(), String> {
         let seed = seed.map(|seed| ("EVERTURN_PROOF_SEED", seed.to_string()));
         let before = self.tests.len();
         for command in self.commands(proof) {
@@ -81,11 +82,10 @@ impl Session {
         Ok(())
     }
 
-    /// Gives every proof that can use it an equal share of the time that is left, on other seeds.
+    /// Gives every proof that counts cases an equal share of the remaining time, on other seeds.
     fn at_length(&mut self, total: Duration, seed: u64) -> Result<(), String> {
-        // Whoever counted cases can count more of them, unless once is all there is to it.
         let once = |id: &str| PROOFS.iter().any(|proof| proof.id == id && proof.is_run_once());
-        let counting = |test: &Test| test.seconds > 0.0 && !once(&test.proof);
+        let counting = |test: &TestResult| test.seconds > 0.0 && !once(&test.proof);
         let mut tests: Vec<(String, String)> = self
             .tests
             .iter()
@@ -101,7 +101,7 @@ impl Session {
             let seconds = left.as_secs() / (proofs_left * tests_left).max(1) as u64;
             let Some(proof) = PROOFS.iter().find(|proof| proof.id == id) else { continue };
             if seconds == 0 {
-                self.progress.say(&format!("{id} {test}: no time was left"));
+                self.progress.print(&format!("{id} {test}: no time was left"));
                 continue;
             }
             let variables =
@@ -115,7 +115,7 @@ impl Session {
 
     fn run(
         &mut self,
-        proof: &Proof,
+        proof: &ProofEntry,
         mut command: Command,
         variables: &[(&str, String)],
     ) -> Result<(), String> {
@@ -128,19 +128,21 @@ impl Session {
         Ok(())
     }
 
-    fn commands(&self, proof: &Proof) -> Vec<Command> {
+    fn commands(&self, proof: &ProofEntry) -> Vec<Command> {
         match proof.how {
-            How::Tests(_) => self.commands_of(|test| proof.has(test)),
-            How::CruelSettings => {
+            HowToRun::Tests(_) => self.commands_of(|test| proof.has(test)),
+            HowToRun::StressSettings => {
                 let mut suite = cargo(&self.root);
-                suite.args(["test", "--test", "it", "--locked", "--no-fail-fast"]).env("EVERTURN_CRUEL", "1");
-                suite.args(CRUELLY_TESTED.iter().flat_map(|package| ["--package", package]));
+                suite
+                    .args(["test", "--test", "it", "--locked", "--no-fail-fast"])
+                    .env("EVERTURN_STRESS", "1");
+                suite.args(STRESS_TESTED.iter().flat_map(|package| ["--package", package]));
                 vec![suite]
             }
         }
     }
 
-    /// The commands that run these tests: one for each binary that has any.
+    /// The commands that run these tests, one for each binary with such tests.
     fn commands_of(&self, is_wanted: impl Fn(&str) -> bool) -> Vec<Command> {
         let commands = self.binaries.iter().filter_map(|binary| {
             let tests: Vec<&String> = binary.tests.iter().filter(|test| is_wanted(test)).collect();
@@ -161,7 +163,7 @@ pub(crate) fn root() -> Result<PathBuf, String> {
         .ok_or_else(|| "the package has no folder above it".to_owned())
 }
 
-/// The commit, and whether the code is that of the commit.
+/// The commit, and whether the sources are unchanged since.
 fn state_of(root: &Path) -> Result<(String, bool), String> {
     let git = |arguments: &[&str]| -> Result<String, String> {
         let output = Command::new("git").args(arguments).current_dir(root).output();

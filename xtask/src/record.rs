@@ -10,37 +10,37 @@ pub(crate) const RECORD: &str = "docs/reliability.json";
 
 /// A long run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Run {
+pub(crate) struct LongRun {
     pub(crate) date: String,
     pub(crate) commit: String,
-    /// Whether the code was that of the commit.
+    /// Whether the sources were unchanged since the commit.
     pub(crate) is_clean: bool,
     pub(crate) minutes: u64,
     pub(crate) seed: u64,
     pub(crate) processors: u64,
-    pub(crate) tests: Vec<Test>,
+    pub(crate) tests: Vec<TestResult>,
 }
 
-/// What a test of a proof came to.
+/// The result of a test of a proof.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Test {
+pub(crate) struct TestResult {
     pub(crate) proof: String,
     pub(crate) test: String,
     pub(crate) seconds: f64,
     pub(crate) counts: Vec<(String, u64)>,
-    pub(crate) failures: Vec<Failure>,
+    pub(crate) failures: Vec<RecordedFailure>,
 }
 
 /// A case that failed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Failure {
+pub(crate) struct RecordedFailure {
     pub(crate) seed: Option<u64>,
-    /// What shows it again.
+    /// The command that runs it again.
     pub(crate) command: String,
     pub(crate) what: String,
 }
 
-impl Test {
+impl TestResult {
     pub(crate) fn new(proof: &str, test: &str) -> Self {
         Self {
             proof: proof.to_owned(),
@@ -67,8 +67,8 @@ impl Test {
     }
 }
 
-/// Adds a run of a test to those that are there.
-pub(crate) fn add(tests: &mut Vec<Test>, test: Test) {
+/// Adds a result to those of the same test.
+pub(crate) fn add(tests: &mut Vec<TestResult>, test: TestResult) {
     match tests.iter_mut().find(|other| (&other.proof, &other.test) == (&test.proof, &test.test)) {
         Some(same) => same.add(test),
         None => tests.push(test),
@@ -76,7 +76,7 @@ pub(crate) fn add(tests: &mut Vec<Test>, test: Test) {
 }
 
 /// All runs, the oldest first.
-pub(crate) fn read(root: &Path) -> Result<Vec<Run>, String> {
+pub(crate) fn read(root: &Path) -> Result<Vec<LongRun>, String> {
     match std::fs::read(root.join(RECORD)) {
         Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| format!("{RECORD} is damaged: {error}")),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
@@ -84,7 +84,7 @@ pub(crate) fn read(root: &Path) -> Result<Vec<Run>, String> {
     }
 }
 
-pub(crate) fn write(root: &Path, runs: &[Run]) -> Result<(), String> {
+pub(crate) fn write(root: &Path, runs: &[LongRun]) -> Result<(), String> {
     let mut text = serde_json::to_string_pretty(runs).map_err(|error| error.to_string())?;
     text.push('\n');
     std::fs::write(root.join(RECORD), text).map_err(|error| format!("{RECORD} cannot be written: {error}"))

@@ -1,12 +1,11 @@
-//! What the proofs came to, for a terminal.
+//! The results of the proofs, for a terminal.
 
 use crate::catalogue::PROOFS;
-use crate::record::Test;
+use crate::record::TestResult;
 
-/// A line a test.
-pub(crate) fn of(tests: &[Test]) -> String {
-    let mut lines =
-        vec![format!("{:<5} {:<8} {:>8}  {}", "proof", "result", "seconds", "what it amounts to")];
+/// One line for each test.
+pub(crate) fn of(tests: &[TestResult]) -> String {
+    let mut lines = vec![format!("{:<5} {:<8} {:>8}  {}", "proof", "result", "seconds", "counts")];
     for proof in &PROOFS {
         for test in tests.iter().filter(|test| test.proof == proof.id) {
             let result = if test.failures.is_empty() { "held" } else { "FAILED" };
@@ -18,13 +17,13 @@ pub(crate) fn of(tests: &[Test]) -> String {
     lines.join("\n")
 }
 
-/// Every failure, with the command that shows it again; empty if there was none.
-pub(crate) fn failures(tests: &[Test]) -> String {
+/// Every failure, with the command that runs it again; empty if there was none.
+pub(crate) fn failures(tests: &[TestResult]) -> String {
     let all = tests.iter().flat_map(|test| test.failures.iter().map(move |failure| (test, failure)));
     let texts = all.map(|(test, failure)| {
         let seed = failure.seed.map_or(String::new(), |seed| format!(", seed {seed}"));
         format!(
-            "\n{} {}{seed} failed:\n{}\nto see it again:\n  {}\n",
+            "\n{} {}{seed} failed:\n{}\nrun it again with:\n  {}\n",
             test.proof,
             test.test,
             failure.what.trim_end(),

@@ -1,22 +1,22 @@
-//! A run of tests, followed line by line.
+//! Runs tests and reads their output line by line.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
 
-use everturn_proof::{Report, State};
+use everturn_proof::{ProofReport, ProofState};
 
 use crate::progress::Progress;
-use crate::record::{Failure, Test, add};
+use crate::record::{RecordedFailure, TestResult, add};
 
-/// How many lines of what a failure says are kept.
+/// How many lines of a failure are kept.
 const LINES_KEPT: usize = 30;
 
-/// Runs tests of a proof and returns what each came to. Tests that do not count cases come to one entry together.
+/// Runs tests of a proof and returns the result of each. Tests that do not count cases share one entry.
 pub(crate) fn follow(
     proof: &str,
     mut command: Command,
     progress: &mut Progress,
-) -> Result<Vec<Test>, String> {
+) -> Result<Vec<TestResult>, String> {
     let shown = format!("{command:?}");
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|error| format!("{shown} cannot be run: {error}"))?;
@@ -25,51 +25,51 @@ pub(crate) fn follow(
     };
     let listener = std::thread::spawn(move || {
         let mut text = Vec::new();
-        // What was read until it broke off is all there is.
+        // If reading fails, what was read before is used.
         drop(stdout.read_to_end(&mut text));
         String::from_utf8_lossy(&text).into_owned()
     });
-    let mut heard = Heard { proof, tests: Vec::new(), is_telling: false, tail: Vec::new() };
+    let mut read = TestOutput { proof, tests: Vec::new(), is_failure: false, tail: Vec::new() };
     let mut lines = BufReader::new(stderr);
     let mut line = Vec::new();
     while lines.read_until(b'\n', &mut line).is_ok_and(|length| length > 0) {
-        heard.line(String::from_utf8_lossy(&line).trim_end(), progress);
+        read.line(String::from_utf8_lossy(&line).trim_end(), progress);
         line.clear();
     }
     let status = child.wait().map_err(|error| format!("{shown}: {error}"))?;
     let said = listener.join().unwrap_or_default();
-    Ok(heard.end(&shown, status.success(), &said))
+    Ok(read.end(&shown, status.success(), &said))
 }
 
-/// What was heard so far.
-struct Heard<'a> {
+/// What was read so far.
+struct TestOutput<'a> {
     proof: &'a str,
-    tests: Vec<Test>,
-    /// Whether the next lines tell of a failure.
-    is_telling: bool,
+    tests: Vec<TestResult>,
+    /// Whether the next lines belong to a failure.
+    is_failure: bool,
     tail: Vec<String>,
 }
 
-impl Heard<'_> {
+impl TestOutput<'_> {
     fn line(&mut self, line: &str, progress: &mut Progress) {
-        let Ok(report) = line.parse::<Report>() else { return self.other(line, progress) };
-        self.is_telling = false;
-        let mut test = Test::new(self.proof, &report.test);
+        let Ok(report) = line.parse::<ProofReport>() else { return self.other(line, progress) };
+        self.is_failure = false;
+        let mut test = TestResult::new(self.proof, &report.test);
         match report.state {
-            State::Running { percent } => {
+            ProofState::Running { percent } => {
                 let name = report.test.rsplit("::").next().unwrap_or_default();
                 let name: String = name.chars().take(40).collect();
                 progress.show(&format!("{} {name} {percent} %: {}", self.proof, report.counts));
                 return;
             }
-            State::Done { seconds, .. } => {
+            ProofState::Done { seconds, .. } => {
                 test.seconds = seconds;
                 test.counts = report.counts.iter().map(|(name, count)| (name.to_owned(), count)).collect();
             }
-            State::Broken { seed, command } => {
-                progress.say(line);
-                self.is_telling = true;
-                test.failures.push(Failure { seed: Some(seed), command, what: String::new() });
+            ProofState::Broken { seed, command } => {
+                progress.print(line);
+                self.is_failure = true;
+                test.failures.push(RecordedFailure { seed: Some(seed), command, what: String::new() });
             }
         }
         add(&mut self.tests, test);
@@ -77,9 +77,9 @@ impl Heard<'_> {
 
     fn other(&mut self, line: &str, progress: &mut Progress) {
         let failure = self.tests.iter_mut().rev().find_map(|test| test.failures.last_mut());
-        if let (true, Some(failure)) = (self.is_telling, failure) {
+        if let (true, Some(failure)) = (self.is_failure, failure) {
             if failure.what.lines().count() < LINES_KEPT {
-                progress.say(line);
+                progress.print(line);
                 failure.what.push_str(line);
                 failure.what.push('\n');
             }
@@ -88,8 +88,8 @@ impl Heard<'_> {
         }
     }
 
-    fn end(mut self, command: &str, is_success: bool, said: &str) -> Vec<Test> {
-        let mut rest = Test::new(self.proof, "tests");
+    fn end(mut self, command: &str, is_success: bool, said: &str) -> Vec<TestResult> {
+        let mut rest = TestResult::new(self.proof, "tests");
         let passed = said.lines().filter_map(passed).sum();
         rest.counts.push(("tests passed".to_owned(), passed));
         if !is_success && self.tests.iter().all(|test| test.failures.is_empty()) {
@@ -97,14 +97,14 @@ impl Heard<'_> {
             let lines: Vec<&str> = lines.filter(|line| !line.ends_with("... ok")).collect();
             let what = lines.iter().skip(lines.len().saturating_sub(LINES_KEPT));
             let what = what.copied().collect::<Vec<_>>().join("\n");
-            rest.failures.push(Failure { seed: None, command: command.to_owned(), what });
+            rest.failures.push(RecordedFailure { seed: None, command: command.to_owned(), what });
         }
         self.tests.push(rest);
         self.tests
     }
 }
 
-/// How many tests passed, if this is the line that says so.
+/// How many tests passed, if this is the line with the summary.
 fn passed(line: &str) -> Option<u64> {
     line.strip_prefix("test result: ")?.split_once(". ")?.1.split_once(" passed")?.0.parse().ok()
 }
@@ -116,14 +116,14 @@ mod tests {
     use super::{follow, passed};
     use crate::progress::Progress;
 
-    fn followed(script: &str) -> Vec<crate::record::Test> {
+    fn followed(script: &str) -> Vec<crate::record::TestResult> {
         let mut command = Command::new("sh");
         command.args(["-c", script]);
         follow("R2", command, &mut Progress::on(Box::new(std::io::sink()), false)).unwrap()
     }
 
     #[test]
-    fn counts_and_tests_are_heard() {
+    fn counts_and_tests_are_read() {
         let tests = followed(
             "echo 'proof R2 r2_cuts: 40 %: 12 cuts' >&2; echo 'proof R2 r2_cuts: done in 1.5 s from seed 1: 30 cuts' >&2; \
              echo 'test result: ok. 7 passed; 0 failed'",
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_heard_with_its_seed_and_its_words() {
+    fn a_failure_is_read_with_its_seed_and_its_text() {
         let tests = followed(
             "echo 'proof R2 r2_cuts: broken by seed 9: cargo test x' >&2; echo 'a row is lost' >&2; exit 1",
         );
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_ends_badly_without_a_word_is_a_failure() {
+    fn a_run_that_ends_badly_without_a_report_is_a_failure() {
         let tests = followed("echo 'test a ... FAILED'; kill -9 $$");
         assert!(tests[0].failures[0].what.contains("test a ... FAILED"));
     }

@@ -1,13 +1,13 @@
-//! What happened, and how often.
+//! What a proof counts.
 
 use std::fmt;
 
 /// The count of instances that a case had.
 pub const INSTANCES: &str = "instances";
-/// The count of those of them that finished.
+/// The count of instances that finished.
 pub const FINISHED: &str = "finished";
 
-/// Counts by name, in the order in which they came up.
+/// Counts by name, in the order in which they were first added.
 ///
 /// ```
 /// use everturn_proof::Counts;

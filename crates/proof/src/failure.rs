@@ -1,4 +1,4 @@
-//! What a case found.
+//! Why a case failed.
 
 use std::fmt;
 
@@ -9,17 +9,17 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// A failure that can be explained further, if somebody takes the time: by a smaller case, say.
+    /// A failure with an explanation that takes a while to find, for example a smaller case that fails the same way.
     pub fn explained_by(what: String, explain: impl FnOnce() -> String + Send + 'static) -> Self {
         Self { what, explain: Some(Box::new(explain)) }
     }
 
-    /// What is known at once.
+    /// The reason.
     pub fn what(&self) -> &str {
         &self.what
     }
 
-    /// What is to be said beyond that.
+    /// The explanation; empty if there is none.
     pub(crate) fn explanation(self) -> String {
         self.explain.map_or_else(String::new, |explain| explain())
     }

@@ -1,31 +1,31 @@
-//! How a proof is run.
+//! The runner of the proofs.
 //!
 //! A proof is a test of many cases, each from a seed of its own. [`proof!`] makes one, [`Proof::run`] runs its cases on
 //! all processors, adds up their [`Counts`], and fails if a case failed, if too little happened, or if fewer than 95 of
-//! a hundred instances finished: an empty pass is no pass.
+//! a hundred instances finished: a proof in which little happens does not count.
 //!
 //! | variable | meaning |
 //! | --- | --- |
 //! | `EVERTURN_PROOF_SEED` | the seed of the first case, 1 if not set; the next case has the next one |
 //! | `EVERTURN_PROOF_CASES` | how many cases, in the unit the proof counts |
-//! | `EVERTURN_PROOF_SECONDS` | instead: as many cases as this time allows |
-//! | `EVERTURN_PROOF_PROGRESS` | if set, a line a second says how far it is |
-//! | `EVERTURN_CRUEL` | if 1, the tests run under cruel settings ([`is_cruel`]), and everything large at a tenth |
+//! | `EVERTURN_PROOF_SECONDS` | instead of a number of cases: as many as this time allows |
+//! | `EVERTURN_PROOF_PROGRESS` | if set, prints the progress every second |
+//! | `EVERTURN_STRESS` | if 1, the tests run under stress settings ([`is_stress_run`]), and large tests at a tenth |
 //!
-//! What a proof says of itself goes to the standard error, a [`Report`] a line, whether or not the test runner keeps
-//! the output of tests to itself.
+//! A proof prints its progress and its result to the standard error, one [`ProofReport`] a line, past the test runner, which
+//! would capture it.
 #![forbid(unsafe_code)]
 
 mod counts;
-mod cruel;
 mod failure;
 mod proof;
 mod report;
+mod stress;
 mod watchdog;
 
 pub use counts::{Counts, FINISHED, INSTANCES};
-pub use cruel::{is_cruel, many};
 pub use failure::Failure;
 pub use proof::Proof;
-pub use report::{Report, State};
+pub use report::{ProofReport, ProofState};
+pub use stress::{is_stress_run, many};
 pub use watchdog::watched;

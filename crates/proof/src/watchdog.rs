@@ -1,5 +1,4 @@
-//! Somebody who notices that a case hangs: in simulated time nothing takes long, so that no timeout of the case's own
-//! would ever end it.
+//! Ends a process in which a case hangs. A case in simulated time has no timeout of its own that could.
 
 use std::io::Write as _;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -7,31 +6,31 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// How long a part of a case may take, in real time.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PART_TIME_MAX: Duration = Duration::from_secs(60);
 
-/// Watches as long as it lives.
+/// Calls a function unless it is dropped in time.
 pub(crate) struct Watchdog {
-    leash: Option<Sender<()>>,
+    ended: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Watchdog {
-    /// Calls `bite` if it lives longer than `patience`.
-    fn new(patience: Duration, bite: impl FnOnce() + Send + 'static) -> Self {
-        let (leash, end) = channel();
+    /// Calls `expire` unless it is dropped within `time_max`.
+    fn new(time_max: Duration, expire: impl FnOnce() + Send + 'static) -> Self {
+        let (ended, end) = channel();
         let thread = std::thread::spawn(move || {
-            if end.recv_timeout(patience) == Err(RecvTimeoutError::Timeout) {
-                bite();
+            if end.recv_timeout(time_max) == Err(RecvTimeoutError::Timeout) {
+                expire();
             }
         });
-        Self { leash: Some(leash), thread: Some(thread) }
+        Self { ended: Some(ended), thread: Some(thread) }
     }
 
-    /// Ends the whole process after so long, and says why.
-    pub(crate) fn of(what: String, patience: Duration) -> Self {
-        Self::new(patience, move || {
-            let line = format!("{what}: it hangs, after {patience:?} of real time\n");
-            // Past the test runner, which would keep it to itself for ever.
+    /// Aborts the process after this time, with a message.
+    pub(crate) fn of(what: String, time_max: Duration) -> Self {
+        Self::new(time_max, move || {
+            let line = format!("{what}: it hangs, after {time_max:?} of real time\n");
+            // Past the test runner, which would capture it and never print it.
             drop(std::io::stderr().write_all(line.as_bytes()));
             std::process::abort();
         })
@@ -40,17 +39,17 @@ impl Watchdog {
 
 impl Drop for Watchdog {
     fn drop(&mut self) {
-        drop(self.leash.take());
+        drop(self.ended.take());
         if let Some(thread) = self.thread.take() {
-            // Whatever it did is done.
+            // A panic in it is of no interest any more.
             drop(thread.join());
         }
     }
 }
 
-/// Runs a part of a case; ends the whole process if it hangs for a minute, and says which it was.
+/// Runs a part of a case. Aborts the process with a message that contains `what` if it takes longer than a minute.
 pub fn watched<T>(what: String, part: impl FnOnce() -> T) -> T {
-    let _watchdog = Watchdog::of(what, PATIENCE);
+    let _watchdog = Watchdog::of(what, PART_TIME_MAX);
     part()
 }
 
@@ -62,22 +61,22 @@ mod tests {
     use super::Watchdog;
 
     #[test]
-    fn who_hangs_is_bitten() {
-        let (bitten, bite) = channel();
+    fn a_part_that_hangs_is_ended() {
+        let (expired, expiry) = channel();
         let watchdog = Watchdog::new(Duration::from_millis(1), move || {
-            let _ = bitten.send("bitten");
+            expired.send("expired").unwrap();
         });
-        // This is the case that hangs.
-        assert_eq!(bite.recv(), Ok("bitten"));
+        // The part that hangs.
+        assert_eq!(expiry.recv(), Ok("expired"));
         drop(watchdog);
     }
 
     #[test]
-    fn who_ends_in_time_is_not_bitten() {
-        let (bitten, bite) = channel();
+    fn a_part_that_ends_in_time_is_left_alone() {
+        let (expired, expiry) = channel();
         drop(Watchdog::new(Duration::from_secs(3_600), move || {
-            let _ = bitten.send("bitten");
+            expired.send("expired").unwrap();
         }));
-        assert!(bite.recv().is_err(), "nobody can bite any more");
+        assert!(expiry.recv().is_err(), "the function was dropped without a call");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use everturn_proof::{Counts, Failure, is_cruel};
+use everturn_proof::{Counts, Failure, is_stress_run};
 
 use crate::fault_plan::Fault;
 use crate::memory_world;
@@ -25,7 +25,7 @@ pub fn prove(theme: Theme, seed: u64) -> Result<Counts, Failure> {
 /// # Errors
 /// As above.
 pub fn prove_on(create: CreateStore, theme: Theme, plan: Plan) -> Result<Counts, Failure> {
-    let plan = if is_cruel() { plan.with_stress_settings() } else { plan };
+    let plan = if is_stress_run() { plan.with_stress_settings() } else { plan };
     let outcome = run_on(create, &plan);
     let mut wrong = outcome.violations;
     wrong.extend(outcome.counts.shortfalls());

@@ -9,7 +9,7 @@ use std::time::Duration;
 use everturn::providers::{Clock, SystemClock, TagFilter};
 use everturn::runtime::{Runtime, ShadowReplay};
 use everturn::{Client, ClientError, OrchestrationStatus, RuntimeOptions};
-use everturn_proof::is_cruel;
+use everturn_proof::is_stress_run;
 use everturn_sqlite::testing::{self, Environment};
 use everturn_sqlite::{SqliteOptions, SqliteProvider, Synchronous};
 use rusqlite::{Connection, OpenFlags};
@@ -99,7 +99,7 @@ impl Setup {
             threads: false,
             checkpoint_every_ms: [0, 5, 20][chance.index(3)],
         };
-        if is_cruel() { drawn.cruelly() } else { drawn }
+        if is_stress_run() { drawn.cruelly() } else { drawn }
     }
 
     /// The same under settings that nobody would choose.

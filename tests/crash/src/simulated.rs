@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use async_trait::async_trait;
 use everturn::providers::{Clock, LockKind, Provider, ProviderError};
-use everturn_proof::is_cruel;
+use everturn_proof::is_stress_run;
 use everturn_simulation::{Chance, Fault, Opened, Plan, Standing, Store};
 use everturn_sqlite::testing::{self, Environment};
 use everturn_sqlite::{SqliteOptions, SqliteProvider, Synchronous};
@@ -41,7 +41,7 @@ fn found_with(clock: Arc<dyn Clock>, plan: &Plan, synchronous: Synchronous) -> A
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("world.db");
     let drawn = chance.pick([1, 3, 512, 512]);
-    let batch_operations_max = if is_cruel() { 1 } else { drawn };
+    let batch_operations_max = if is_stress_run() { 1 } else { drawn };
     Arc::new(SimulatedStore {
         look: Mutex::default(),
         vfs,

@@ -52,7 +52,7 @@ pub fn run(
     command.env("RUST_BACKTRACE", "0").env("TMPDIR", scratch.path());
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     let child = command.spawn().map_err(|error| format!("{}: {error}", binary.executable.display()))?;
-    let mut running = RunningProof(child);
+    let mut running = ProofProcess(child);
     let mut result = ProofResult { held: false, caught: false, output: String::new(), took: Duration::ZERO };
     let (sender, lines) = channel();
     if let (Some(stdout), Some(stderr)) = (running.0.stdout.take(), running.0.stderr.take()) {
@@ -88,9 +88,9 @@ pub fn run(
 }
 
 /// A proof and the processes that it has started. Dropping it ends all of them.
-struct RunningProof(Child);
+struct ProofProcess(Child);
 
-impl Drop for RunningProof {
+impl Drop for ProofProcess {
     fn drop(&mut self) {
         let group = format!("-{}", self.0.id());
         // They may have ended by themselves.

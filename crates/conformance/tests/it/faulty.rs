@@ -60,6 +60,11 @@ pub(crate) enum StoreFault {
     CheckInIsForgotten,
     WatchesNeverWake,
     DroppedFetchesKeepTheirWork,
+    MoreTurnsComeThanWereAskedFor,
+    MoreWorkComesThanWasAskedFor,
+    LockLeftIsZero,
+    SubmissionsAreTorn,
+    SessionsOfARenewalAreForgotten,
 }
 
 /// A store around the in-memory one that does one thing wrong.
@@ -128,6 +133,7 @@ impl FaultyLayer {
         match self.fault {
             StoreFault::MessagesComeInReverse => item.messages.reverse(),
             StoreFault::AttemptsAreNotCounted => turn.attempt_count = 1,
+            StoreFault::LockLeftIsZero => turn.lock_left = Duration::ZERO,
             StoreFault::HistoryIsShortened => item.history.truncate(2),
             StoreFault::BrokenHistoryIsAnError if item.history_error.is_some() => {
                 return Err(ProviderError::damaged("fetch", "cannot be read"));
@@ -158,6 +164,9 @@ impl StoreLayer for FaultyLayer {
         let mut fetch = fetch.clone();
         (fetch.lock_timeout, fetch.poll_timeout) =
             (self.lock(fetch.lock_timeout), self.wait(fetch.poll_timeout));
+        if self.has(StoreFault::MoreTurnsComeThanWereAskedFor) {
+            fetch.turns_max += 1;
+        }
         let late_filter = match self.fault {
             StoreFault::FilterIsAppliedAfterTheLock => fetch.filter.take(),
             StoreFault::FilterIsIgnored => {
@@ -221,6 +230,7 @@ impl StoreLayer for FaultyLayer {
         (fetch.lock_timeout, fetch.poll_timeout) =
             (self.lock(fetch.lock_timeout), self.wait(fetch.poll_timeout));
         match self.fault {
+            StoreFault::MoreWorkComesThanWasAskedFor => fetch.work_max += 1,
             StoreFault::SessionIsIgnored => fetch.session = None,
             StoreFault::TagsAreIgnored => fetch.tags = TagFilter::Any,
             StoreFault::SessionsAreStolen => {
@@ -247,7 +257,11 @@ impl StoreLayer for FaultyLayer {
     }
 
     async fn renew(&self, renewal: &Renewal) -> Result<Renewed, ProviderError> {
-        let mut renewed = self.inner().renew(renewal).await?;
+        let mut asked = renewal.clone();
+        if self.has(StoreFault::SessionsOfARenewalAreForgotten) && !asked.locks.is_empty() {
+            asked.sessions = None;
+        }
+        let mut renewed = self.inner().renew(&asked).await?;
         match self.fault {
             StoreFault::RenewalAnswersAreSwapped => renewed.locks.reverse(),
             StoreFault::RenewalsAlwaysSucceed => {
@@ -265,6 +279,13 @@ impl StoreLayer for FaultyLayer {
         let mut submission = submission.clone();
         if self.has(StoreFault::DelayedMessagesAreVisibleEarly) {
             submission.messages.iter_mut().for_each(|message| message.delay = None);
+        }
+        if self.has(StoreFault::SubmissionsAreTorn) {
+            let mut receipts = Vec::new();
+            for message in submission.messages {
+                receipts.extend(self.inner().submit(&Submission::of(message)).await?);
+            }
+            return Ok(receipts);
         }
         self.inner().submit(&submission).await
     }

@@ -3,7 +3,7 @@
 use std::panic::catch_unwind;
 
 use everturn_conformance::{
-    abandon_turn, capability_filter, commit_turn, damage, delete, dropped_futures, fetch_turns,
+    abandon_turn, capability_filter, commit_turn, damage, delete, dropped_futures, fetch_turns, fetch_work,
     kv_executions, long_poll, model, poison, prune, read_custom_status, read_execution, renew, run, sessions,
     settle_work, submit, tags, tokens, warm, watch,
 };
@@ -77,6 +77,15 @@ noticed! {
     watches_that_never_wake: WatchesNeverWake by watch::a_change_before_the_wait_is_not_missed;
     work_lost_with_a_dropped_fetch: DroppedFetchesKeepTheirWork
         by dropped_futures::many_dropped_fetches_lose_nothing;
+    more_turns_than_asked_for: MoreTurnsComeThanWereAskedFor
+        by fetch_turns::never_more_instances_come_than_were_asked_for;
+    more_work_than_asked_for: MoreWorkComesThanWasAskedFor
+        by fetch_work::never_more_activities_come_than_were_asked_for;
+    a_lock_with_nothing_left: LockLeftIsZero
+        by fetch_turns::lock_left_is_at_most_the_lock_timeout_and_not_zero;
+    a_torn_submission: SubmissionsAreTorn by submit::one_refused_message_refuses_the_whole_submission;
+    forgotten_sessions_of_a_renewal: SessionsOfARenewalAreForgotten
+        by renew::locks_and_sessions_are_renewed_together;
 }
 
 /// The model test notices faults too, and says by which few operations.

@@ -7,7 +7,7 @@ use everturn::providers::Provider;
 use everturn::runtime::registry::{ActivityRegistry, OrchestrationRegistry};
 use everturn::runtime::{Runtime, UnregisteredBackoffConfig};
 use everturn::{Client, ErrorDetails, Event, OrchestrationStatus, RuntimeOptions};
-use everturn_proof::is_cruel;
+use everturn_proof::is_stress_run;
 use everturn_provider::MemoryProvider;
 
 /// Longer than any condition in these tests takes.
@@ -25,7 +25,7 @@ const STRESS_BUFFER: Duration = Duration::from_millis(100);
 /// Applies the stress settings to every option that a test leaves at its default: no warm instances, shortest locks.
 /// Session leases keep their defaults.
 fn with_stress_settings(options: RuntimeOptions) -> RuntimeOptions {
-    if !is_cruel() {
+    if !is_stress_run() {
         return options;
     }
     let usual = RuntimeOptions::default();

@@ -7,7 +7,7 @@ use everturn::providers::memory::MemoryProvider;
 use everturn::providers::sqlite::SqliteOptions;
 use everturn::providers::{Clock, ManualClock, Provider, SystemClock};
 #[cfg(feature = "sqlite")]
-use everturn_proof::is_cruel;
+use everturn_proof::is_stress_run;
 #[cfg(feature = "sqlite")]
 use everturn_sqlite::testing::{self, Environment};
 use tempfile::TempDir;
@@ -126,7 +126,7 @@ async fn in_file(folder: &TempDir, settings: &StoreSettings) -> Arc<dyn Provider
     let options = SqliteOptions {
         clock: Arc::clone(&settings.clock),
         payload_bytes_max: settings.payload_bytes_max,
-        batch_operations_max: if is_cruel() { 1 } else { SqliteOptions::default().batch_operations_max },
+        batch_operations_max: if is_stress_run() { 1 } else { SqliteOptions::default().batch_operations_max },
         ..SqliteOptions::default()
     };
     let environment = Environment { writer_in_task: settings.on_one_thread, ..Environment::default() };

@@ -1,4 +1,4 @@
-//! The runner fails when it must.
+//! The runner fails when it must fail.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -8,7 +8,7 @@ use crate::counts::{Counts, FINISHED, INSTANCES};
 
 /// A proof that does not look at the environment.
 fn proof(cases: u64) -> Proof {
-    Proof { id: "R0", package: "p", test: "r0_test", cases, time: None, seed: 7, says_progress: false }
+    Proof { id: "R0", package: "p", test: "r0_test", cases, time: None, seed: 7, prints_progress: false }
 }
 
 fn one(name: &str) -> Counts {
@@ -17,7 +17,7 @@ fn one(name: &str) -> Counts {
     counts
 }
 
-/// What the run of a proof says when it fails.
+/// The message of a proof that fails.
 fn failure(cases: u64, case: impl Fn(u64) -> Result<Counts, String> + Sync) -> String {
     let panic = catch_unwind(AssertUnwindSafe(|| proof(cases).run("cases", case))).expect_err("it must fail");
     text_of(panic.as_ref()).to_owned()
@@ -37,7 +37,7 @@ fn seeds_follow_one_another_and_counts_add_up() {
 }
 
 #[test]
-fn a_case_that_fails_fails_the_proof_with_its_seed_and_the_way_to_see_it_again() {
+fn a_case_that_fails_fails_the_proof_with_its_seed_and_the_command_to_run_it_again() {
     let text = failure(50, |seed| if seed == 12 { Err("it broke".to_owned()) } else { Ok(one("cases")) });
     assert!(text.contains("seed 12: it broke"), "{text}");
     assert!(

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use everturn_core::WorkItem;
+use everturn_provider::store::Stamp;
 use everturn_provider::testing::TableAccess as _;
-use everturn_provider::{MemoryProvider, Provider, Stamp, TagFilter};
+use everturn_provider::{MemoryProvider, Provider, TagFilter};
 
 use crate::turns::{LOCK, activity, create, signal};
 

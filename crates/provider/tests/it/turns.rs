@@ -1,7 +1,8 @@
 //! Constructors for messages and turns.
 
-use everturn_core::{Event, EventKind, WorkItem};
-use everturn_provider::{ExecutionMetadata, Provider, Stamp, TurnCommit};
+use everturn_core::{Event, EventKind, OrchestrationStatus, WorkItem};
+use everturn_provider::ProviderError;
+use everturn_provider::store::{Stamp, Store, Submission, TurnCommit, TurnFetch};
 use std::time::Duration;
 
 pub(crate) const LOCK: Duration = Duration::from_secs(30);
@@ -47,32 +48,36 @@ pub(crate) fn first_turn(instance: &str, lock_token: &str, stamp: Stamp) -> Turn
         carry_forward_events: None,
         initial_custom_status: None,
     };
-    TurnCommit {
-        lock_token: lock_token.to_owned(),
-        execution_id: 1,
-        history_delta: vec![Event::stamped(1, instance, 1, None, 0, started)],
-        worker_items: Vec::new(),
-        orchestrator_items: Vec::new(),
-        metadata: ExecutionMetadata {
-            orchestration_name: Some("Order".to_owned()),
-            orchestration_version: Some("1.0.0".to_owned()),
-            ..ExecutionMetadata::default()
-        },
-        cancelled_activities: Vec::new(),
-        base: None,
-        stamp,
-        check_in: None,
-    }
+    let mut commit = empty_turn(lock_token, stamp);
+    commit.history_delta = vec![Event::stamped(1, instance, 1, None, 0, started)];
+    commit.update.orchestration_name = Some("Order".to_owned());
+    commit.update.orchestration_version = Some("1.0.0".to_owned());
+    commit
+}
+
+/// A turn that adds nothing to an existing instance.
+pub(crate) fn empty_turn(lock_token: &str, stamp: Stamp) -> TurnCommit {
+    let mut commit = TurnCommit::new(lock_token, 1);
+    commit.stamp = Some(stamp);
+    commit
+}
+
+pub(crate) async fn commit(store: &dyn Store, turn: &TurnCommit) -> Result<(), ProviderError> {
+    store.commit_turn(turn).await
+}
+
+pub(crate) async fn status(store: &dyn Store, instance: &str) -> Result<OrchestrationStatus, ProviderError> {
+    store.read_status(instance).await
 }
 
 /// Creates an instance that has only its start event.
-pub(crate) async fn create(provider: &dyn Provider, instance: &str, stamp: Stamp) {
-    provider.enqueue_for_orchestrator(start(instance), None).await.unwrap();
-    let token = fetch(provider).await;
-    provider.commit_turn(&first_turn(instance, &token, stamp)).await.unwrap();
+pub(crate) async fn create(store: &dyn Store, instance: &str, stamp: Stamp) {
+    store.submit(&Submission::of(start(instance))).await.unwrap();
+    let token = fetch(store).await;
+    commit(store, &first_turn(instance, &token, stamp)).await.unwrap();
 }
 
 /// Locks the next instance and returns the lock token.
-pub(crate) async fn fetch(provider: &dyn Provider) -> String {
-    provider.fetch_orchestration_item(LOCK, Duration::ZERO, None).await.unwrap().unwrap().1
+pub(crate) async fn fetch(store: &dyn Store) -> String {
+    store.fetch_turns(&TurnFetch::new(LOCK, Duration::ZERO)).await.unwrap().remove(0).lock_token
 }

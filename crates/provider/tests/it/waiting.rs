@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use everturn_provider::store::{Stamp, Store};
 use everturn_provider::testing::TableAccess as _;
 use everturn_provider::{MemoryProvider, Provider, TagFilter};
 use tokio::time::Instant;
@@ -82,8 +83,8 @@ async fn a_dropped_fetch_holds_nothing() {
 #[tokio::test(start_paused = true)]
 async fn a_watch_ends_with_the_next_commit() {
     let provider = provider();
-    create(&*provider, "a", everturn_provider::Stamp(1)).await;
-    let mut watch = provider.watch_instance("a");
+    create(&*provider, "a", Stamp(1)).await;
+    let mut watch = provider.watch("a");
     provider.enqueue_for_orchestrator(signal("a"), None).await.unwrap();
     let token = fetch(&*provider).await;
     let committing = Arc::clone(&provider);

@@ -5,10 +5,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use everturn_core::{Event, EventKind};
+use everturn_provider::store::{FetchedTurn, LentInstance, Stamp, Store, TurnFetch, WarmView};
 use everturn_provider::testing::TableAccess as _;
-use everturn_provider::{LentInstance, ManualClock, MemoryProvider, Provider, Stamp, TurnCommit, WarmView};
+use everturn_provider::{ManualClock, MemoryProvider, Provider};
 
-use crate::turns::{LOCK, create, fetch, first_turn, signal, start};
+use crate::turns::{LOCK, commit, create, empty_turn, fetch, first_turn, signal, start};
 
 /// Lends a number for the one state it holds, and records every request.
 #[derive(Default)]
@@ -29,6 +30,11 @@ fn provider() -> MemoryProvider {
     MemoryProvider::with_clock(Arc::new(ManualClock::new(1_000)))
 }
 
+async fn fetch_with(provider: &MemoryProvider, cache: Arc<OneStateCache>) -> FetchedTurn {
+    let fetch = TurnFetch::new(LOCK, Duration::ZERO).with_warm(cache);
+    provider.fetch_turns(&fetch).await.unwrap().remove(0)
+}
+
 #[tokio::test]
 async fn an_instance_held_at_its_stamp_comes_without_history() {
     let provider = provider();
@@ -36,7 +42,7 @@ async fn an_instance_held_at_its_stamp_comes_without_history() {
     provider.enqueue_for_orchestrator(signal("a"), None).await.unwrap();
     let cache =
         Arc::new(OneStateCache { held: Some(("a".to_owned(), 1, Stamp(5))), ..OneStateCache::default() });
-    let turn = provider.fetch_turn(LOCK, Duration::ZERO, None, cache).await.unwrap().unwrap();
+    let turn = fetch_with(&provider, cache).await;
     assert_eq!(turn.warm.unwrap().take::<u32>(), Some(7));
     assert_eq!(turn.stamp, Some(Stamp(5)));
     assert!(turn.item.history.is_empty());
@@ -52,7 +58,7 @@ async fn events_appended_by_a_tool_make_the_cached_state_stale() {
     provider.enqueue_for_orchestrator(signal("a"), None).await.unwrap();
     let cache =
         Arc::new(OneStateCache { held: Some(("a".to_owned(), 1, Stamp(5))), ..OneStateCache::default() });
-    let turn = provider.fetch_turn(LOCK, Duration::ZERO, None, cache).await.unwrap().unwrap();
+    let turn = fetch_with(&provider, cache).await;
     assert!(turn.warm.is_none());
     assert_eq!(turn.item.history.len(), 2);
 }
@@ -62,7 +68,7 @@ async fn an_instance_without_execution_is_not_looked_up() {
     let provider = provider();
     provider.enqueue_for_orchestrator(start("a"), None).await.unwrap();
     let cache = Arc::new(OneStateCache::default());
-    let turn = provider.fetch_turn(LOCK, Duration::ZERO, None, cache.clone()).await.unwrap().unwrap();
+    let turn = fetch_with(&provider, cache.clone()).await;
     assert_eq!(turn.stamp, None);
     assert!(cache.asked.lock().unwrap().is_empty());
 }
@@ -73,12 +79,12 @@ async fn a_commit_on_another_stamp_is_refused_and_keeps_the_lock() {
     create(&provider, "a", Stamp(5)).await;
     provider.enqueue_for_orchestrator(signal("a"), None).await.unwrap();
     let token = fetch(&provider).await;
-    let mut commit = TurnCommit { history_delta: vec![], ..first_turn("a", &token, Stamp(6)) };
-    commit.base = Some(Stamp(4));
-    let error = provider.commit_turn(&commit).await.unwrap_err();
+    let mut turn = empty_turn(&token, Stamp(6));
+    turn.base = Some(Stamp(4));
+    let error = commit(&provider, &turn).await.unwrap_err();
     assert!(error.is_history_moved());
-    commit.base = Some(Stamp(5));
-    provider.commit_turn(&commit).await.unwrap();
+    turn.base = Some(Stamp(5));
+    commit(&provider, &turn).await.unwrap();
 }
 
 #[tokio::test]
@@ -87,27 +93,27 @@ async fn an_instance_is_checked_in_before_watchers_are_woken() {
     provider.enqueue_for_orchestrator(start("a"), None).await.unwrap();
     let token = fetch(&*provider).await;
     let checked_in = Arc::new(AtomicBool::new(false));
-    let (seen, mut watch) = (Arc::clone(&checked_in), provider.watch_instance("a"));
+    let (seen, mut watch) = (Arc::clone(&checked_in), provider.watch("a"));
     let watcher = tokio::spawn(async move {
         watch.changed(Duration::from_secs(10)).await;
         seen.load(Ordering::SeqCst)
     });
     let inside = Arc::clone(&provider);
-    let mut commit = first_turn("a", &token, Stamp(5));
+    let mut turn = first_turn("a", &token, Stamp(5));
     let done = Arc::clone(&checked_in);
-    commit.check_in = Some(Arc::new(move || {
+    turn.check_in = Some(Arc::new(move || {
         // A check-in may call the store: the store is not locked here.
         assert!(inside.message_attempts("a").is_empty());
         done.store(true, Ordering::SeqCst);
     }));
-    provider.commit_turn(&commit).await.unwrap();
+    commit(&*provider, &turn).await.unwrap();
     assert!(watcher.await.unwrap());
 }
 
 #[tokio::test]
 async fn a_refused_commit_checks_nothing_in() {
     let provider = provider();
-    let mut commit = first_turn("a", "no such token", Stamp(5));
-    commit.check_in = Some(Arc::new(|| panic!("checked in without a commit")));
-    assert!(provider.commit_turn(&commit).await.unwrap_err().is_lock_lost());
+    let mut turn = first_turn("a", "no such token", Stamp(5));
+    turn.check_in = Some(Arc::new(|| panic!("checked in without a commit")));
+    assert!(commit(&provider, &turn).await.unwrap_err().is_lock_lost());
 }

@@ -1,6 +1,6 @@
 //! The proofs of `GUARANTEES.md` that need no disk and no other process.
 
-use everturn_proof::{is_cruel, proof};
+use everturn_proof::{is_stress_run, proof};
 use everturn_simulation::{FAULTS, Fault, Theme, prove};
 
 /// With so many seeds every kind of fault must have come up; fewer need not have them all.
@@ -13,10 +13,10 @@ fn r1_no_promise_breaks_in_any_storm() {
     let counts = proof.run("seeds", |seed| prove(Theme::Faults, seed));
     if counts.get("seeds") >= SEEDS_FOR_ALL {
         // Under stress settings there are no batches to be lost.
-        for fault in FAULTS.into_iter().filter(|fault| !is_cruel() || *fault != Fault::LostBatch) {
+        for fault in FAULTS.into_iter().filter(|fault| !is_stress_run() || *fault != Fault::LostBatch) {
             proof.require(&counts, &format!("{fault:?}"), 20);
         }
-        if !is_cruel() {
+        if !is_stress_run() {
             proof.require(&counts, "LostTurn", 20);
             proof.require(&counts, "turns in one batch", 1_000);
         }

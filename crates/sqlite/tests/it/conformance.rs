@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use everturn_conformance::{PlainProvider, ProviderFactory, WorkerRowDamage};
-use everturn_proof::is_cruel;
+use everturn_proof::is_stress_run;
 use everturn_provider::{Clock, ManualClock, Provider};
 use everturn_sqlite::{SqliteOptions, SqliteProvider};
 use rusqlite::Connection;
@@ -30,7 +30,7 @@ impl FileFactory {
         Self {
             folder: tempfile::tempdir().unwrap(),
             clock: Arc::new(ManualClock::new(BEGINNING_MS)),
-            batch_operations_max: if is_cruel() { 1 } else { batch_operations_max },
+            batch_operations_max: if is_stress_run() { 1 } else { batch_operations_max },
             opened: Mutex::new(None),
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use everturn_core::{Event, EventKind, WorkItem};
-use everturn_proof::is_cruel;
+use everturn_proof::is_stress_run;
 use everturn_provider::{Clock, ExecutionMetadata, ManualClock, OrchestrationItem, Provider, TagFilter};
 use everturn_sqlite::{SqliteOptions, SqliteProvider};
 use rusqlite::Connection;
@@ -160,6 +160,6 @@ pub(crate) async fn until(mut holds: impl AsyncFnMut() -> bool) {
 /// The usual options; under stress settings with one operation per commit.
 pub(crate) fn settings() -> SqliteOptions {
     let usual = SqliteOptions::default();
-    let batch_operations_max = if is_cruel() { 1 } else { usual.batch_operations_max };
+    let batch_operations_max = if is_stress_run() { 1 } else { usual.batch_operations_max };
     SqliteOptions { batch_operations_max, ..usual }
 }

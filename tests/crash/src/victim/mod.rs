@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use everturn::RuntimeOptions;
 use everturn::runtime::Runtime;
-use everturn_proof::is_cruel;
+use everturn_proof::is_stress_run;
 use everturn_sqlite::{SqliteOptions, SqliteProvider};
 
 use crate::ledger::{Fact, Ledger};
@@ -36,7 +36,7 @@ pub fn tell(fact: &Fact) {
 
 async fn open(database: &str) -> Arc<SqliteProvider> {
     let usual = SqliteOptions::default();
-    let batch_operations_max = if is_cruel() { 1 } else { usual.batch_operations_max };
+    let batch_operations_max = if is_stress_run() { 1 } else { usual.batch_operations_max };
     let options = SqliteOptions { batch_operations_max, ..usual };
     Arc::new(SqliteProvider::new(&format!("sqlite:{database}"), Some(options)).await.unwrap())
 }
@@ -45,12 +45,12 @@ async fn open(database: &str) -> Arc<SqliteProvider> {
 async fn start(provider: &Arc<SqliteProvider>, ledger: &Arc<Ledger>, share: (usize, usize)) -> Arc<Runtime> {
     let filter = tag_filter(share.0, share.1);
     let usual = RuntimeOptions::default();
-    let lock = if is_cruel() { LOCK / 2 } else { LOCK };
+    let lock = if is_stress_run() { LOCK / 2 } else { LOCK };
     let options = RuntimeOptions {
         orchestrator_lock_timeout: lock,
         worker_lock_timeout: lock,
         session_lock_timeout: lock,
-        warm_instances_max: if is_cruel() { 0 } else { usual.warm_instances_max },
+        warm_instances_max: if is_stress_run() { 0 } else { usual.warm_instances_max },
         worker_tag_filter: filter.clone(),
         session_idle_timeout: Duration::from_secs(3_600),
         max_attempts: u32::MAX,

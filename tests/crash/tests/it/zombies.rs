@@ -7,7 +7,7 @@ use everturn_crash_tests::chance::{Chance, chance};
 use everturn_crash_tests::ledger::{Fact, Ledger};
 use everturn_crash_tests::plan::Plan;
 use everturn_crash_tests::victim::{LOCK, hold};
-use everturn_proof::{Counts, is_cruel, proof};
+use everturn_proof::{Counts, is_stress_run, proof};
 
 use crate::kills::Scene;
 use crate::process::{Process, SEEN_THROUGH};
@@ -104,7 +104,7 @@ fn r6_whoever_was_stopped_past_its_locks_cannot_commit() {
     if stops >= 20 {
         proof.require(&counts, "times that workers were stopped", stops / 4);
         // With one operation a commit a process mostly waits for its turn to commit, with nothing in hand.
-        let least = if is_cruel() { times / 6 } else { times / 2 + 1 };
+        let least = if is_stress_run() { times / 6 } else { times / 2 + 1 };
         proof.require(&counts, "times that a lock ended then", least);
     }
     proof.require(&counts, "turns", stops * 18);

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use everturn_built::BuiltBinary;
 use everturn_planted_bugs::{BUGS, ProofBinaries, ProofRun, TRIALS, build, plant, run};
-use everturn_proof::{Counts, Report, State};
+use everturn_proof::{Counts, ProofReport, ProofState};
 
 /// How many proofs run at the same time. Each keeps all processors busy, but not all the time.
 const SIDE_BY_SIDE: usize = 2;
@@ -109,8 +109,8 @@ fn r15_every_planted_bug_is_caught() {
     counts.add("times tried", tried as u64);
     counts.add("times caught", caught as u64);
     let (id, test) = ("R15".to_owned(), "r15_every_planted_bug_is_caught".to_owned());
-    let state = State::Done { seed: 1, seconds };
-    print_now(&Report { id, test, state, counts }.to_string());
+    let state = ProofState::Done { seed: 1, seconds };
+    print_now(&ProofReport { id, test, state, counts }.to_string());
     assert!(failures.is_empty(), "{} bugs were not caught:\n{}", failures.len(), failures.join("\n"));
     assert!(took < BUDGET, "all were caught, but it took {seconds:.0} s");
 }

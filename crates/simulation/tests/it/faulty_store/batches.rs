@@ -6,16 +6,16 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use everturn_core::OrchestrationStatus;
-use everturn_provider::{
-    ExecutionMetadata, FetchedTurn, LentInstance, LockKind, LockRenewal, Provider, Stamp, TagFilter,
-    TurnCommit, WarmView,
+use everturn_provider::store::{
+    FetchedTurn, LentInstance, LockKind, LockRenewal, Renewal, Stamp, Store, TurnFetch, WarmView,
 };
+use everturn_provider::{Provider, TagFilter};
 use everturn_simulation::{BatchFate, BatchFates, FaultyStore, LostBatch};
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::tokio_clock::TokioClock;
-use super::turns::{LOCK, activity, create, fetch, first_turn, signal, start};
+use super::turns::{LOCK, activity, commit, create, empty_turn, fetch, first_turn, signal, start, status};
 
 pub(crate) const WINDOW: Duration = Duration::from_millis(5);
 pub(crate) const POLL: Duration = Duration::from_secs(30);
@@ -48,8 +48,9 @@ impl Fates {
 
 pub(crate) fn provider() -> (Arc<FaultyStore>, Arc<Fates>) {
     let fates = Arc::new(Fates::default());
-    let provider = FaultyStore::in_memory(Arc::new(TokioClock::new()));
-    (Arc::new(provider.with_batches(WINDOW, Arc::clone(&fates) as Arc<dyn BatchFates>)), fates)
+    let clock = Arc::new(TokioClock::new());
+    let store = FaultyStore::in_batches(clock, WINDOW, Arc::clone(&fates) as Arc<dyn BatchFates>);
+    (Arc::new(store), fates)
 }
 
 /// Lends every instance at this stamp.
@@ -61,18 +62,10 @@ impl WarmView for Everything {
     }
 }
 
-/// A turn that adds nothing to an existing instance.
-pub(crate) fn empty_turn(token: &str, stamp: Stamp) -> TurnCommit {
-    TurnCommit {
-        history_delta: Vec::new(),
-        metadata: ExecutionMetadata::default(),
-        ..first_turn("", token, stamp)
-    }
-}
-
 /// Fetches with a cache that holds every instance at this stamp.
 pub(crate) async fn fetch_warm(provider: &FaultyStore, stamp: Stamp) -> FetchedTurn {
-    provider.fetch_turn(LOCK, POLL, None, Arc::new(Everything(stamp))).await.unwrap().unwrap()
+    let fetch = TurnFetch::new(LOCK, POLL).with_warm(Arc::new(Everything(stamp)));
+    Store::fetch_turns(provider, &fetch).await.unwrap().remove(0)
 }
 
 /// Spawns a call and lets it run until it waits.
@@ -114,7 +107,7 @@ async fn errors_and_reads_without_an_open_batch_return_at_once() {
     let begun = Instant::now();
     assert!(provider.ack_work_item("no such token", None).await.unwrap_err().is_lock_lost());
     assert!(provider.fetch_orchestration_item(LOCK, Duration::ZERO, None).await.unwrap().is_none());
-    assert_eq!(provider.read_status("a").await.unwrap(), OrchestrationStatus::NotFound);
+    assert_eq!(status(&*provider, "a").await.unwrap(), OrchestrationStatus::NotFound);
     assert_eq!(begun.elapsed(), Duration::ZERO);
 }
 
@@ -129,7 +122,7 @@ async fn a_warm_turn_begins_before_the_commit_and_a_cold_one_after() {
     let turn = fetch_warm(&provider, Stamp(5)).await;
     assert!(turn.warm.is_some());
     assert_eq!(begun.elapsed(), Duration::ZERO);
-    provider.commit_turn(&empty_turn(&turn.lock_token, Stamp(6))).await.unwrap();
+    commit(&*provider, &empty_turn(&turn.lock_token, Stamp(6))).await.unwrap();
     send.await.unwrap().unwrap();
     assert_eq!(begun.elapsed(), WINDOW);
     assert_eq!(fates.opened.load(Ordering::SeqCst) - opened, 1, "the whole step is one commit");
@@ -147,15 +140,15 @@ async fn a_batch_has_one_turn_of_an_instance() {
     create(&*provider, "a", Stamp(5)).await;
     provider.enqueue_for_orchestrator(signal("a"), None).await.unwrap();
     let turn = fetch_warm(&provider, Stamp(5)).await;
-    let mut commit = empty_turn(&turn.lock_token, Stamp(6));
-    commit.orchestrator_items = vec![signal("a")];
+    let mut next_turn = empty_turn(&turn.lock_token, Stamp(6));
+    next_turn.orchestrator_items = vec![signal("a").into()];
     let committing = Arc::clone(&provider);
     let begun = Instant::now();
-    let commit = begin(async move { committing.commit_turn(&commit).await }).await;
+    let committed = begin(async move { commit(&*committing, &next_turn).await }).await;
     assert!(provider.fetch_orchestration_item(LOCK, Duration::ZERO, None).await.unwrap().is_none());
     let next = fetch_warm(&provider, Stamp(6)).await;
     assert!(next.warm.is_some(), "its stamp is committed now");
-    assert_eq!((begun.elapsed(), commit.is_finished()), (WINDOW, true));
+    assert_eq!((begun.elapsed(), committed.is_finished()), (WINDOW, true));
 }
 
 #[tokio::test(start_paused = true)]
@@ -176,16 +169,16 @@ async fn what_is_read_is_committed() {
     create(&*provider, "a", Stamp(5)).await;
     provider.enqueue_for_orchestrator(start("b"), None).await.unwrap();
     let token = fetch(&*provider).await;
-    let mut watch = provider.watch_instance("b");
+    let mut watch = provider.watch("b");
     let committing = Arc::clone(&provider);
     let begun = Instant::now();
-    begin(async move { committing.commit_turn(&first_turn("b", &token, Stamp(6))).await }).await;
+    begin(async move { commit(&*committing, &first_turn("b", &token, Stamp(6))).await }).await;
     let woken = begin(async move {
         watch.changed(POLL).await;
         Instant::now()
     })
     .await;
-    assert!(!matches!(provider.read_status("b").await.unwrap(), OrchestrationStatus::NotFound));
+    assert!(!matches!(status(&*provider, "b").await.unwrap(), OrchestrationStatus::NotFound));
     assert_eq!(begun.elapsed(), WINDOW);
     assert_eq!(woken.await.unwrap() - begun, WINDOW);
 }
@@ -197,12 +190,12 @@ async fn a_dropped_call_is_committed_by_the_next_call() {
     let token = fetch(&*provider).await;
     let checked_in = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&checked_in);
-    let mut commit = first_turn("a", &token, Stamp(5));
-    commit.check_in = Some(Arc::new(move || {
+    let mut turn = first_turn("a", &token, Stamp(5));
+    turn.check_in = Some(Arc::new(move || {
         counted.fetch_add(1, Ordering::SeqCst);
     }));
     let opened = fates.opened.load(Ordering::SeqCst);
-    assert!(timeout(Duration::from_millis(1), provider.commit_turn(&commit)).await.is_err());
+    assert!(timeout(Duration::from_millis(1), commit(&*provider, &turn)).await.is_err());
     sleep(Duration::from_secs(10)).await;
     assert_eq!(checked_in.load(Ordering::SeqCst), 0, "not committed while no call waits for it");
     assert_eq!(provider.read("a").await.unwrap().len(), 1);
@@ -238,7 +231,8 @@ async fn lock_timeouts_start_at_the_answer() {
     .await;
     sleep(Duration::from_millis(200)).await;
     let renewal = LockRenewal { kind: LockKind::Orchestration, token: token.clone(), extend_for: lock };
-    provider.renew_locks(&[renewal]).await.pop().unwrap().unwrap();
+    let renewed_locks = provider.renew(&Renewal::of_locks(vec![renewal])).await.unwrap().locks;
+    assert_eq!(renewed_locks, [Ok(())]);
     let renewed = Instant::now();
     assert_eq!(renewed - answered, Duration::from_millis(200) + WINDOW);
     assert_eq!(next.await.unwrap() - renewed, lock + WINDOW);

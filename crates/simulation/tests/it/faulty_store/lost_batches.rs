@@ -5,14 +5,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use everturn_core::OrchestrationStatus;
+use everturn_provider::store::{Stamp, Store};
 use everturn_provider::testing::TableAccess as _;
-use everturn_provider::{Provider, SessionFetchConfig, Stamp, TagFilter};
+use everturn_provider::{Provider, SessionFetchConfig, TagFilter};
 use everturn_simulation::BatchFate::Lost;
 use everturn_simulation::{FaultyStore, LostBatch, Unanswered};
 use tokio::time::{Instant, timeout};
 
-use super::batches::{POLL, WINDOW, begin, empty_turn, fetch_warm, provider};
-use super::turns::{LOCK, activity, create, fetch, first_turn, signal, start};
+use super::batches::{POLL, WINDOW, begin, fetch_warm, provider};
+use super::turns::{LOCK, activity, commit, create, empty_turn, fetch, first_turn, signal, start, status};
 
 #[tokio::test(start_paused = true)]
 async fn unanswered_calls_are_made_again() {
@@ -42,7 +43,7 @@ async fn a_turn_that_began_early_cannot_commit() {
     fates.lose_next(Lost(Unanswered::RunAgain));
     let void = fetch_warm(&provider, Stamp(5)).await;
     assert!(void.warm.is_some());
-    let error = provider.commit_turn(&empty_turn(&void.lock_token, Stamp(6))).await.unwrap_err();
+    let error = commit(&*provider, &empty_turn(&void.lock_token, Stamp(6))).await.unwrap_err();
     assert!(error.is_lock_lost(), "{error}");
     let lost = LostBatch { operations: 2, early_tokens: vec![void.lock_token.clone()] };
     assert_eq!(*fates.lost.lock().unwrap(), [lost]);
@@ -51,9 +52,9 @@ async fn a_turn_that_began_early_cannot_commit() {
     assert_eq!((again.attempt_count, again.item.messages.len()), (1, 1), "as if it had not been fetched");
     assert!(again.warm.is_some(), "the stamp is the one before");
     assert_ne!(again.lock_token, void.lock_token);
-    let error = provider.commit_turn(&empty_turn(&void.lock_token, Stamp(6))).await.unwrap_err();
+    let error = commit(&*provider, &empty_turn(&void.lock_token, Stamp(6))).await.unwrap_err();
     assert!(error.is_lock_lost(), "a void token stays void: {error}");
-    provider.commit_turn(&empty_turn(&again.lock_token, Stamp(7))).await.unwrap();
+    commit(&*provider, &empty_turn(&again.lock_token, Stamp(7))).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -63,25 +64,25 @@ async fn nothing_of_a_lost_turn_is_reported() {
     let token = fetch(&*provider).await;
     let checked_in = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&checked_in);
-    let mut commit = first_turn("a", &token, Stamp(5));
-    commit.worker_items = vec![activity("a", 2)];
-    commit.check_in = Some(Arc::new(move || seen.store(true, Ordering::SeqCst)));
-    let mut watch = provider.watch_instance("a");
+    let mut turn = first_turn("a", &token, Stamp(5));
+    turn.worker_items = vec![activity("a", 2).into()];
+    turn.check_in = Some(Arc::new(move || seen.store(true, Ordering::SeqCst)));
+    let mut watch = provider.watch("a");
     fates.lose_next(Lost(Unanswered::Fail));
     let committing = Arc::clone(&provider);
     let begun = Instant::now();
-    let answer = begin(async move { committing.commit_turn(&commit).await }).await;
+    let answer = begin(async move { commit(&*committing, &turn).await }).await;
     let working = Arc::clone(&provider);
     let work = begin(async move { working.fetch_work_item(LOCK, POLL, None, &TagFilter::Any).await }).await;
-    let read = provider.read_status("a").await.unwrap_err();
+    let read = status(&*provider, "a").await.unwrap_err();
     assert!(read.is_retryable(), "the read saw uncommitted data: {read}");
     assert!(answer.await.unwrap().unwrap_err().is_retryable());
     assert!(work.await.unwrap().unwrap_err().is_retryable());
     assert_eq!(begun.elapsed(), WINDOW);
     assert!(!checked_in.load(Ordering::SeqCst));
     assert!(timeout(Duration::from_millis(900), watch.changed(POLL)).await.is_err(), "nothing has changed");
-    assert_eq!(provider.read_status("a").await.unwrap(), OrchestrationStatus::NotFound);
-    provider.commit_turn(&first_turn("a", &token, Stamp(5))).await.unwrap();
+    assert_eq!(status(&*provider, "a").await.unwrap(), OrchestrationStatus::NotFound);
+    commit(&*provider, &first_turn("a", &token, Stamp(5))).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
