@@ -4,9 +4,10 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use async_trait::async_trait;
-use everturn::providers::{Clock, LockKind, Provider, ProviderError};
+use everturn::providers::store::{LockKind, Store};
+use everturn::providers::{Clock, ProviderError};
 use everturn_proof::is_stress_run;
-use everturn_simulation::{Fault, Opened, Plan, SeededRandom, Standing, Store};
+use everturn_simulation::{Fault, LockState, OpenedStore, Plan, SeededRandom, WorldStore};
 use everturn_sqlite::testing::{self, Environment};
 use everturn_sqlite::{SqliteOptions, SqliteProvider, Synchronous};
 use rusqlite::{Connection, OpenFlags, OptionalExtension};
@@ -25,16 +26,16 @@ const FAULT_TENTHS_MAX: u64 = 15;
 const CHECKPOINT_ONE_IN: u64 = 30;
 
 /// A store on a failing disk, for this plan.
-pub fn sqlite_store(clock: Arc<dyn Clock>, plan: &Plan) -> Arc<dyn Store> {
+pub fn sqlite_store(clock: Arc<dyn Clock>, plan: &Plan) -> Arc<dyn WorldStore> {
     store_with(clock, plan, Synchronous::Full)
 }
 
 /// The same, but commits are not synced: a power cut may lose acknowledged ones.
-pub fn sqlite_store_without_sync(clock: Arc<dyn Clock>, plan: &Plan) -> Arc<dyn Store> {
+pub fn sqlite_store_without_sync(clock: Arc<dyn Clock>, plan: &Plan) -> Arc<dyn WorldStore> {
     store_with(clock, plan, Synchronous::Normal)
 }
 
-fn store_with(clock: Arc<dyn Clock>, plan: &Plan, synchronous: Synchronous) -> Arc<dyn Store> {
+fn store_with(clock: Arc<dyn Clock>, plan: &Plan, synchronous: Synchronous) -> Arc<dyn WorldStore> {
     let mut random = SeededRandom::of(plan.seed, "disk");
     let disk = Arc::new(Disk::new(random.next_u64()));
     let vfs = Vfs::register(Arc::clone(&disk), random.next_u64());
@@ -136,8 +137,8 @@ impl SimulatedStore {
 }
 
 #[async_trait]
-impl Store for SimulatedStore {
-    async fn open(&self) -> Result<Arc<dyn Opened>, ProviderError> {
+impl WorldStore for SimulatedStore {
+    async fn open(&self) -> Result<Arc<dyn OpenedStore>, ProviderError> {
         let _guard = self.open_close.lock().await;
         let options = SqliteOptions {
             synchronous: self.synchronous,
@@ -159,21 +160,21 @@ impl Store for SimulatedStore {
         }
     }
 
-    fn standing(&self, kind: LockKind, token: &str) -> Standing {
+    fn lock_state(&self, kind: LockKind, token: &str) -> LockState {
         let sql = match kind {
             LockKind::Orchestration => "SELECT locked_until_ms FROM instances WHERE lock_token = ?1",
             LockKind::WorkItem => "SELECT locked_until_ms FROM worker_queue WHERE lock_token = ?1",
         };
         // A lock that was handed out when the power failed is void: its holder does not run any more.
         if self.disk.is_powered_off() {
-            return Standing::Void;
+            return LockState::Void;
         }
         let until_ms: Option<i64> = self
             .read("a lock", |conn| conn.prepare_cached(sql)?.query_row([token], |row| row.get(0)).optional())
             .flatten();
         match until_ms {
-            Some(until_ms) => Standing::HeldUntil { until_ms: until_ms.cast_unsigned() },
-            None => Standing::Void,
+            Some(until_ms) => LockState::HeldUntil { until_ms: until_ms.cast_unsigned() },
+            None => LockState::Void,
         }
     }
 
@@ -203,7 +204,7 @@ impl Store for SimulatedStore {
         flaws
     }
 
-    fn place(&self) -> Option<String> {
+    fn path(&self) -> Option<String> {
         Some(self.file.display().to_string())
     }
 
@@ -252,7 +253,7 @@ impl Store for SimulatedStore {
         self.disk.keep_power();
     }
 
-    async fn outage(&self) {
+    async fn power_failure(&self) {
         self.disk.power_lost().await;
     }
 
@@ -269,9 +270,9 @@ struct OpenedFile {
 }
 
 #[async_trait]
-impl Opened for OpenedFile {
-    fn provider(&self) -> Arc<dyn Provider> {
-        Arc::clone(&self.provider) as Arc<dyn Provider>
+impl OpenedStore for OpenedFile {
+    fn store(&self) -> Arc<dyn Store> {
+        Arc::clone(&self.provider) as Arc<dyn Store>
     }
 
     async fn close(&self) {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use everturn::OrchestrationStatus;
-use everturn::providers::Provider as _;
+use everturn::providers::store::Store as _;
 use everturn_crash_tests::disk::{CallClass, CallCounts, Disk, DiskFault, Image};
 use everturn_crash_tests::inspector::Inspector;
 use everturn_crash_tests::instance_script::InstanceScript;

@@ -12,7 +12,7 @@ const DISK_FAULTS: [&str; 6] = ["ReadError", "WriteError", "SyncError", "DiskFul
 fn r1_no_promise_breaks_in_any_storm_on_sqlite() {
     let proof = proof!("R1", "r1_no_promise_breaks_in_any_storm_on_sqlite", 120);
     let counts =
-        proof.run("seeds", |seed| prove_on(sqlite_store, Theme::Storms, Plan::on_disk(Theme::Storms, seed)));
+        proof.run("seeds", |seed| prove_on(sqlite_store, Theme::Faults, Plan::on_disk(Theme::Faults, seed)));
     // A single seed need not have them all.
     if counts.get("seeds") >= 100 {
         for fault in DISK_FAULTS {
@@ -45,7 +45,7 @@ fn r8_no_timer_is_early_or_lost_whatever_the_clocks_say_on_sqlite() {
 #[test]
 fn seeds_that_once_failed_on_sqlite() {
     for seed in [1_794_813_409_000_094] {
-        if let Err(failure) = prove_on(sqlite_store, Theme::Storms, Plan::on_disk(Theme::Storms, seed)) {
+        if let Err(failure) = prove_on(sqlite_store, Theme::Faults, Plan::on_disk(Theme::Faults, seed)) {
             panic!("seed {seed}: {}", failure.what());
         }
     }
@@ -57,7 +57,7 @@ fn r1_the_same_seed_gives_the_same_trace_on_sqlite() {
     const LINES_MIN: usize = 1_000;
     let proof = proof!("R1", "r1_the_same_seed_gives_the_same_trace_on_sqlite", 20);
     proof.run(TWICE, |seed| {
-        let plan = Plan::on_disk(Theme::Storms, seed);
+        let plan = Plan::on_disk(Theme::Faults, seed);
         let (once, again) = (run_traced_on(sqlite_store, &plan).1, run_traced_on(sqlite_store, &plan).1);
         if once.lines().count() < LINES_MIN {
             return Err(format!("the trace has only {} lines", once.lines().count()));
@@ -90,7 +90,7 @@ fn what_kills_every_node_is_poisoned_on_sqlite_and_nothing_else_is() {
 #[test]
 fn a_store_that_does_not_sync_is_noticed() {
     let noticed = (1..=20).filter(|seed| {
-        let violations = run_on(sqlite_store_without_sync, &Plan::on_disk(Theme::Storms, *seed)).violations;
+        let violations = run_on(sqlite_store_without_sync, &Plan::on_disk(Theme::Faults, *seed)).violations;
         violations.iter().any(|violation| violation.contains("after a power cut: G2"))
     });
     assert!(noticed.count() >= 3, "power cuts must lose commits that were not synced");
