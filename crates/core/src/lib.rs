@@ -78,7 +78,6 @@ pub use ids::{
     is_auto_generated_sub_orch_id, uses_reserved_marker,
 };
 pub use kv::KvEntry;
-#[doc(hidden)]
 pub use retry::{BackoffStrategy, RetryPolicy};
 pub use stats::SystemStats;
 pub use status::{ExecutionStatus, OrchestrationStatus};

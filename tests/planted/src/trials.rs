@@ -144,7 +144,7 @@ pub const TRIALS: &[Trial] = &[
         "activity-before-commit",
         "G3: no activity runs for a turn that did not commit",
         POWER_CUTS_ON_THREADS,
-        &["ran, and nobody asked for it"],
+        &["ran, and no committed turn scheduled it"],
     ),
     trial("outcome-unchecked", "G4: only the holder commits", ZOMBIES, &["accepted late: activity"]),
     trial("lost-wake-up", "G5: a parked fetch is woken", WAKING, &["woke nobody"]),

@@ -48,8 +48,9 @@ impl Fates {
 
 pub(crate) fn provider() -> (Arc<FaultyStore>, Arc<Fates>) {
     let fates = Arc::new(Fates::default());
-    let provider = FaultyStore::in_memory(Arc::new(TokioClock::new()));
-    (Arc::new(provider.with_batches(WINDOW, Arc::clone(&fates) as Arc<dyn BatchFates>)), fates)
+    let clock = Arc::new(TokioClock::new());
+    let store = FaultyStore::in_batches(clock, WINDOW, Arc::clone(&fates) as Arc<dyn BatchFates>);
+    (Arc::new(store), fates)
 }
 
 /// Lends every instance at this stamp.
