@@ -118,7 +118,7 @@ pub const TRIALS: &[Trial] = &[
         "renewal-resurrects",
         "G4: no ended lock comes back",
         FENCING,
-        &["RenewOrchestrationItemLock took a token it must refuse"],
+        &["RenewTurn took a token it must refuse"],
     ),
     trial("wall-clock-locks", "G4: no jump of a clock takes a lock", CLOCK_JUMPS, &["lock expired"]),
     trial(
@@ -147,7 +147,7 @@ pub const TRIALS: &[Trial] = &[
         &["ran, and no committed turn scheduled it"],
     ),
     trial("outcome-unchecked", "G4: only the holder commits", ZOMBIES, &["accepted late: activity"]),
-    trial("lost-wake-up", "G5: a parked fetch is woken", WAKING, &["woke nobody"]),
+    trial("lost-wake-up", "G5: a parked fetch is woken", WAKING, &["woke no parked fetch"]),
     trial("no-room-made", "G5: work goes on after a full disk", LITTLE_ROOM, &["Stuck("]),
     trial("split-commit", "G2: a turn is committed whole", KILLS, &["is in 0 places"]),
     trial("no-expiry-check", "G4: no ended lock commits", FAULTS_ON_SQLITE, &["G4: "]),
