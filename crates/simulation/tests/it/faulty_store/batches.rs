@@ -15,7 +15,7 @@ use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::tokio_clock::TokioClock;
-use super::turns::{LOCK, activity, commit, create, empty_turn, fetch, first_turn, signal, start, status};
+use super::turns::{LOCK, activity, commit, create, empty_turn, fetch, first_turn, signal, start};
 
 pub(crate) const WINDOW: Duration = Duration::from_millis(5);
 pub(crate) const POLL: Duration = Duration::from_secs(30);
@@ -107,7 +107,7 @@ async fn errors_and_reads_without_an_open_batch_return_at_once() {
     let begun = Instant::now();
     assert!(provider.ack_work_item("no such token", None).await.unwrap_err().is_lock_lost());
     assert!(provider.fetch_orchestration_item(LOCK, Duration::ZERO, None).await.unwrap().is_none());
-    assert_eq!(status(&*provider, "a").await.unwrap(), OrchestrationStatus::NotFound);
+    assert_eq!(provider.read_status("a").await.unwrap(), OrchestrationStatus::NotFound);
     assert_eq!(begun.elapsed(), Duration::ZERO);
 }
 
@@ -178,7 +178,7 @@ async fn what_is_read_is_committed() {
         Instant::now()
     })
     .await;
-    assert!(!matches!(status(&*provider, "b").await.unwrap(), OrchestrationStatus::NotFound));
+    assert!(!matches!(provider.read_status("b").await.unwrap(), OrchestrationStatus::NotFound));
     assert_eq!(begun.elapsed(), WINDOW);
     assert_eq!(woken.await.unwrap() - begun, WINDOW);
 }

@@ -23,7 +23,11 @@ impl BatchFactory {
 
 fn memory(provider: &Arc<dyn Provider>) -> &MemoryProvider {
     let provider: &dyn Any = &**provider;
-    provider.downcast_ref::<FaultyStore>().expect("the factory made a faulty store").memory().expect("in memory")
+    provider
+        .downcast_ref::<FaultyStore>()
+        .expect("the factory made a faulty store")
+        .memory()
+        .expect("in memory")
 }
 
 #[async_trait]
