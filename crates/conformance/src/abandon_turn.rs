@@ -1,9 +1,9 @@
-//! An abandoned turn gives its messages back.
+//! `abandon_turn` releases an instance; its messages return to the queue.
 
-use crate::harness::{Harness, PAST_LOCK, expect_lock_lost, secs};
+use crate::harness::{CaseHarness, PAST_LOCK, expect_lock_lost, secs};
 use crate::image::image;
 use crate::items::{signal, start};
-use crate::turn_draft::TurnDraft;
+use crate::sample_turn::SampleTurn;
 
 cases! { $ abandon_turn as abandon_turn_cases:
     the_instance_is_fetchable_right_after,
@@ -16,10 +16,10 @@ cases! { $ abandon_turn as abandon_turn_cases:
     the_delay_does_not_hide_a_row_that_came_after_the_fetch,
     the_delay_does_not_hide_a_row_that_became_visible_after_the_fetch,
     the_delay_does_not_shorten_anothers,
-    nothing_but_the_lock_is_given_up,
+    nothing_but_the_lock_is_released,
 }
 
-async fn the_instance_is_fetchable_right_after(h: Harness) {
+async fn the_instance_is_fetchable_right_after(h: CaseHarness) {
     h.send(start("i")).await;
     let first = h.fetched_turn().await;
     h.release_turn(&first.lock_token, None, false).await.unwrap();
@@ -28,7 +28,7 @@ async fn the_instance_is_fetchable_right_after(h: Harness) {
     assert_ne!(second.lock_token, first.lock_token);
 }
 
-async fn with_a_delay_it_is_not_fetchable_before(h: Harness) {
+async fn with_a_delay_it_is_not_fetchable_before(h: CaseHarness) {
     h.send(start("i")).await;
     let first = h.fetched_turn().await;
     h.release_turn(&first.lock_token, Some(secs(10)), false).await.unwrap();
@@ -39,7 +39,7 @@ async fn with_a_delay_it_is_not_fetchable_before(h: Harness) {
     assert_eq!(h.fetched_turn().await.item.messages, [start("i")]);
 }
 
-async fn the_attempt_is_kept_or_refunded(h: Harness) {
+async fn the_attempt_is_kept_or_refunded(h: CaseHarness) {
     h.send(start("i")).await;
     let mut seen = Vec::new();
     for ignore_attempt in [false, false, true, true, false] {
@@ -51,15 +51,15 @@ async fn the_attempt_is_kept_or_refunded(h: Harness) {
     assert_eq!(h.fetched_turn().await.attempt_count, 4);
 }
 
-async fn an_unknown_token_fails_and_unlocks_nothing(h: Harness) {
+async fn an_unknown_token_fails_and_unlocks_nothing(h: CaseHarness) {
     h.send(start("i")).await;
     let fetched = h.fetched_turn().await;
     expect_lock_lost(h.release_turn("no such token", None, true).await);
     assert!(h.next_turn().await.is_none());
-    TurnDraft::beginning("i", 1).commit(&h, &fetched.lock_token).await.unwrap();
+    SampleTurn::beginning("i", 1).commit(&h, &fetched.lock_token).await.unwrap();
 }
 
-async fn an_expired_token_fails_and_changes_nothing(h: Harness) {
+async fn an_expired_token_fails_and_changes_nothing(h: CaseHarness) {
     h.send(start("i")).await;
     let fetched = h.fetched_turn().await;
     h.pass(PAST_LOCK);
@@ -69,7 +69,7 @@ async fn an_expired_token_fails_and_changes_nothing(h: Harness) {
     assert_eq!(h.fetched_turn().await.attempt_count, 2, "neither delayed nor refunded");
 }
 
-async fn the_refund_does_not_touch_a_row_that_was_invisible_at_fetch(h: Harness) {
+async fn the_refund_does_not_touch_a_row_that_was_invisible_at_fetch(h: CaseHarness) {
     h.create("i").await;
     h.send(signal("i", "hidden")).await;
     let fetched = h.fetched_turn().await;
@@ -85,7 +85,7 @@ async fn the_refund_does_not_touch_a_row_that_was_invisible_at_fetch(h: Harness)
     assert_eq!(fetched.attempt_count, 2, "the hidden one was fetched once before");
 }
 
-async fn the_refund_does_not_touch_a_row_that_came_after_the_fetch(h: Harness) {
+async fn the_refund_does_not_touch_a_row_that_came_after_the_fetch(h: CaseHarness) {
     h.create("i").await;
     h.send(signal("i", "a")).await;
     let fetched = h.fetched_turn().await;
@@ -96,7 +96,7 @@ async fn the_refund_does_not_touch_a_row_that_came_after_the_fetch(h: Harness) {
     assert_eq!(fetched.attempt_count, 1);
 }
 
-async fn the_delay_does_not_hide_a_row_that_came_after_the_fetch(h: Harness) {
+async fn the_delay_does_not_hide_a_row_that_came_after_the_fetch(h: CaseHarness) {
     h.create("i").await;
     h.send(signal("i", "a")).await;
     let fetched = h.fetched_turn().await;
@@ -104,12 +104,12 @@ async fn the_delay_does_not_hide_a_row_that_came_after_the_fetch(h: Harness) {
     h.release_turn(&fetched.lock_token, Some(secs(10)), false).await.unwrap();
     let fetched = h.fetched_turn().await;
     assert_eq!(fetched.item.messages, [signal("i", "b")]);
-    TurnDraft::of("i", 1).commit(&h, &fetched.lock_token).await.unwrap();
+    SampleTurn::of("i", 1).commit(&h, &fetched.lock_token).await.unwrap();
     h.pass(secs(11));
     assert_eq!(h.fetched_turn().await.item.messages, [signal("i", "a")]);
 }
 
-async fn the_delay_does_not_hide_a_row_that_became_visible_after_the_fetch(h: Harness) {
+async fn the_delay_does_not_hide_a_row_that_became_visible_after_the_fetch(h: CaseHarness) {
     h.create("i").await;
     h.send_later(signal("i", "delayed"), secs(5)).await;
     h.send(signal("i", "a")).await;
@@ -119,7 +119,7 @@ async fn the_delay_does_not_hide_a_row_that_became_visible_after_the_fetch(h: Ha
     assert_eq!(h.fetched_turn().await.item.messages, [signal("i", "delayed")]);
 }
 
-async fn the_delay_does_not_shorten_anothers(h: Harness) {
+async fn the_delay_does_not_shorten_anothers(h: CaseHarness) {
     h.create("i").await;
     h.send_later(signal("i", "delayed"), secs(20)).await;
     h.send(signal("i", "a")).await;
@@ -128,7 +128,7 @@ async fn the_delay_does_not_shorten_anothers(h: Harness) {
     assert_eq!(h.fetched_turn().await.item.messages, [signal("i", "a")]);
 }
 
-async fn nothing_but_the_lock_is_given_up(h: Harness) {
+async fn nothing_but_the_lock_is_released(h: CaseHarness) {
     h.create("i").await;
     h.send(signal("i", "a")).await;
     let before = image(&h, &["i"]).await;

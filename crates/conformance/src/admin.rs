@@ -1,9 +1,9 @@
-//! Looking at instances as a whole.
+//! `admin`: listing and inspecting instances.
 
 use crate::events;
-use crate::harness::{Harness, expect_permanent_error, secs};
+use crate::harness::{CaseHarness, expect_permanent_error, secs};
 use crate::items::{NAME, VERSION, activity, queue_message, signal};
-use crate::turn_draft::TurnDraft;
+use crate::sample_turn::SampleTurn;
 
 cases! { $ admin as admin_cases:
     all_created_instances_are_listed_newest_first,
@@ -19,22 +19,22 @@ cases! { $ admin as admin_cases:
     totals_grow_with_instances_and_events,
     queue_depths_count_what_is_not_locked,
     only_direct_children_are_listed_by_id,
-    the_parent_of_a_root_a_child_and_nobody,
+    the_parent_of_a_root_a_child_and_an_unknown_instance,
     a_tree_is_listed_root_first,
     a_tree_of_one_node,
 }
 
-async fn all_created_instances_are_listed_newest_first(h: Harness) {
+async fn all_created_instances_are_listed_newest_first(h: CaseHarness) {
     for instance in ["b", "c", "a"] {
         h.create(instance).await;
         h.pass(secs(1));
     }
-    h.turn("b", TurnDraft::of("b", 1).event(2, events::scheduled())).await;
+    h.turn("b", SampleTurn::of("b", 1).event(2, events::scheduled())).await;
     assert_eq!(h.admin().list_instances().await.unwrap(), ["a", "c", "b"]);
     assert_eq!(h.admin().list_instances_by_status("Running").await.unwrap(), ["a", "c", "b"]);
 }
 
-async fn equal_times_are_listed_by_id(h: Harness) {
+async fn equal_times_are_listed_by_id(h: CaseHarness) {
     for instance in ["b", "c", "a"] {
         h.create(instance).await;
     }
@@ -44,11 +44,11 @@ async fn equal_times_are_listed_by_id(h: Harness) {
     assert_eq!(h.admin().list_instances_by_status("Running").await.unwrap(), ["z", "a", "b", "c"]);
 }
 
-async fn the_status_filter_works(h: Harness) {
+async fn the_status_filter_works(h: CaseHarness) {
     h.create("running").await;
     h.create_completed("completed").await;
-    h.begin("failed", TurnDraft::beginning("failed", 1).failing(2, "boom")).await;
-    h.begin("continued", TurnDraft::beginning("continued", 1).continuing_as_new(2)).await;
+    h.begin("failed", SampleTurn::beginning("failed", 1).failing(2, "boom")).await;
+    h.begin("continued", SampleTurn::beginning("continued", 1).continuing_as_new(2)).await;
     let admin = h.admin();
     assert_eq!(admin.list_instances_by_status("Running").await.unwrap(), ["running"]);
     assert_eq!(admin.list_instances_by_status("Completed").await.unwrap(), ["completed"]);
@@ -57,24 +57,24 @@ async fn the_status_filter_works(h: Harness) {
     assert!(admin.list_instances_by_status("Nonsense").await.unwrap().is_empty());
 }
 
-async fn the_status_is_that_of_the_current_execution(h: Harness) {
+async fn the_status_is_that_of_the_current_execution(h: CaseHarness) {
     h.create_with_executions("i", 2).await;
     assert_eq!(h.admin().list_instances_by_status("Running").await.unwrap(), ["i"]);
     assert!(h.admin().list_instances_by_status("ContinuedAsNew").await.unwrap().is_empty());
 }
 
-async fn executions_are_listed_ascending(h: Harness) {
+async fn executions_are_listed_ascending(h: CaseHarness) {
     h.create_with_executions("i", 12).await;
     assert_eq!(h.admin().list_executions("i").await.unwrap(), (1..=12).collect::<Vec<_>>());
 }
 
-async fn an_unknown_instance_has_execution_one_and_lists_none(h: Harness) {
-    assert_eq!(h.admin().latest_execution_id("nobody").await.unwrap(), 1);
-    assert!(h.admin().list_executions("nobody").await.unwrap().is_empty());
-    assert!(h.admin().list_children("nobody").await.unwrap().is_empty());
+async fn an_unknown_instance_has_execution_one_and_lists_none(h: CaseHarness) {
+    assert_eq!(h.admin().latest_execution_id("unknown").await.unwrap(), 1);
+    assert!(h.admin().list_executions("unknown").await.unwrap().is_empty());
+    assert!(h.admin().list_children("unknown").await.unwrap().is_empty());
 }
 
-async fn instance_info_tells_all(h: Harness) {
+async fn instance_info_tells_all(h: CaseHarness) {
     h.create("parent").await;
     let created = h.now_ms();
     h.create_completed_child("i", "parent").await;
@@ -89,7 +89,7 @@ async fn instance_info_tells_all(h: Harness) {
     assert_eq!(info.parent_instance_id.as_deref(), Some("parent"));
 }
 
-async fn execution_info_tells_all(h: Harness) {
+async fn execution_info_tells_all(h: CaseHarness) {
     h.create_with_executions("i", 2).await;
     let info = h.admin().get_execution_info("i", 1).await.unwrap();
     assert_eq!((info.execution_id, info.status.as_str(), info.event_count), (1, "ContinuedAsNew", 2));
@@ -100,34 +100,34 @@ async fn execution_info_tells_all(h: Harness) {
     assert_eq!((info.output, info.completed_at), (None, None));
 }
 
-async fn info_of_something_unknown_says_not_found(h: Harness) {
+async fn info_of_something_unknown_says_not_found(h: CaseHarness) {
     h.create("i").await;
     let admin = h.admin();
     for error in [
-        expect_permanent_error(admin.get_instance_info("nobody").await),
-        expect_permanent_error(admin.get_execution_info("nobody", 1).await),
+        expect_permanent_error(admin.get_instance_info("unknown").await),
+        expect_permanent_error(admin.get_execution_info("unknown", 1).await),
         expect_permanent_error(admin.get_execution_info("i", 2).await),
     ] {
         assert!(error.to_string().to_lowercase().contains("not found"), "{error}");
     }
 }
 
-async fn the_instance_is_updated_by_its_turns(h: Harness) {
+async fn the_instance_is_updated_by_its_turns(h: CaseHarness) {
     h.create("i").await;
     let created = h.admin().get_instance_info("i").await.unwrap();
     h.pass(secs(5));
-    h.turn("i", TurnDraft::of("i", 1).completing(2, "ok")).await;
+    h.turn("i", SampleTurn::of("i", 1).completing(2, "ok")).await;
     let updated = h.admin().get_instance_info("i").await.unwrap();
     assert_eq!(updated.created_at, created.created_at);
     assert_eq!(updated.updated_at, created.created_at + 5_000);
 }
 
-async fn totals_grow_with_instances_and_events(h: Harness) {
+async fn totals_grow_with_instances_and_events(h: CaseHarness) {
     let empty = h.admin().get_system_metrics().await.unwrap();
     assert_eq!((empty.total_instances, empty.total_executions, empty.total_events), (0, 0, 0));
     h.create("running").await;
     h.create_completed("completed").await;
-    h.begin("failed", TurnDraft::beginning("failed", 1).failing(2, "boom")).await;
+    h.begin("failed", SampleTurn::beginning("failed", 1).failing(2, "boom")).await;
     h.create_with_executions("twice", 2).await;
     let metrics = h.admin().get_system_metrics().await.unwrap();
     assert_eq!(metrics.total_instances, 4);
@@ -138,7 +138,7 @@ async fn totals_grow_with_instances_and_events(h: Harness) {
     assert_eq!(metrics.total_events, 1 + 2 + 2 + 3);
 }
 
-async fn queue_depths_count_what_is_not_locked(h: Harness) {
+async fn queue_depths_count_what_is_not_locked(h: CaseHarness) {
     h.create("i").await;
     h.send(signal("i", "a")).await;
     h.send(queue_message("i", "b")).await;
@@ -153,7 +153,7 @@ async fn queue_depths_count_what_is_not_locked(h: Harness) {
     assert_eq!((depths.orchestrator_queue, depths.worker_queue, depths.timer_queue), (1, 1, 0));
 }
 
-async fn only_direct_children_are_listed_by_id(h: Harness) {
+async fn only_direct_children_are_listed_by_id(h: CaseHarness) {
     h.create("root").await;
     h.create_child("child b", "root").await;
     h.pass(secs(1));
@@ -164,15 +164,15 @@ async fn only_direct_children_are_listed_by_id(h: Harness) {
     assert!(h.admin().list_children("grandchild").await.unwrap().is_empty());
 }
 
-async fn the_parent_of_a_root_a_child_and_nobody(h: Harness) {
+async fn the_parent_of_a_root_a_child_and_an_unknown_instance(h: CaseHarness) {
     h.create("root").await;
     h.create_child("child", "root").await;
     assert_eq!(h.admin().get_parent_id("root").await.unwrap(), None);
     assert_eq!(h.admin().get_parent_id("child").await.unwrap().as_deref(), Some("root"));
-    expect_permanent_error(h.admin().get_parent_id("nobody").await);
+    expect_permanent_error(h.admin().get_parent_id("unknown").await);
 }
 
-async fn a_tree_is_listed_root_first(h: Harness) {
+async fn a_tree_is_listed_root_first(h: CaseHarness) {
     h.create("root").await;
     for (child, parent) in [("b", "root"), ("a", "root"), ("a1", "a"), ("a2", "a"), ("a21", "a2")] {
         h.create_child(child, parent).await;
@@ -188,9 +188,9 @@ async fn a_tree_is_listed_root_first(h: Harness) {
     assert!(!tree.is_root_only());
 }
 
-async fn a_tree_of_one_node(h: Harness) {
+async fn a_tree_of_one_node(h: CaseHarness) {
     h.create("single").await;
-    for instance in ["single", "nobody"] {
+    for instance in ["single", "unknown"] {
         let tree = h.admin().get_instance_tree(instance).await.unwrap();
         assert_eq!((tree.root_id.as_str(), tree.all_ids.as_slice()), (instance, &[instance.to_owned()][..]));
         assert!(tree.is_root_only());

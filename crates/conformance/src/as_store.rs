@@ -11,9 +11,9 @@ use everturn_provider::store::{
 use everturn_provider::{ExecutionMetadata, Provider, ProviderError, TagFilter, store_of};
 
 use crate::events;
-use crate::harness::{Harness, LOCK, StoreHandle, expect_lock_lost, secs};
+use crate::harness::{CaseHarness, LOCK, StoreHandle, expect_lock_lost, secs};
 use crate::items::{signal, start};
-use crate::turn_draft::TurnDraft;
+use crate::sample_turn::SampleTurn;
 
 cases! { $ as_store as as_store_cases:
     the_store_of_a_wrapper_is_the_wrapper,
@@ -30,7 +30,7 @@ struct RecordingLayer {
 }
 
 impl RecordingLayer {
-    fn around(h: &Harness) -> Arc<Self> {
+    fn around(h: &CaseHarness) -> Arc<Self> {
         Arc::new(Self { inner: h.inner(), verbs: Mutex::default() })
     }
 
@@ -59,7 +59,7 @@ fn address<T: ?Sized>(shared: &Arc<T>) -> *const () {
     Arc::as_ptr(shared).cast()
 }
 
-async fn the_store_of_a_wrapper_is_the_wrapper(h: Harness) {
+async fn the_store_of_a_wrapper_is_the_wrapper(h: CaseHarness) {
     let layer = RecordingLayer::around(&h);
     let provider: Arc<dyn Provider> = layer.clone();
     let own = Arc::clone(&provider).as_store().expect("a wrapper made with StoreLayer is a store");
@@ -93,7 +93,7 @@ const VERBS: [&str; 15] = [
     "sweep",
 ];
 
-async fn every_verb_goes_through_the_wrapper(h: Harness) {
+async fn every_verb_goes_through_the_wrapper(h: CaseHarness) {
     let layer = RecordingLayer::around(&h);
     let store = store_of(layer.clone());
     store.submit(&Submission::of(start("i"))).await.unwrap();
@@ -114,7 +114,7 @@ async fn every_verb_goes_through_the_wrapper(h: Harness) {
     assert_eq!(layer.take_verbs(), VERBS);
 }
 
-async fn every_plain_verb_goes_through_the_wrapper(h: Harness) {
+async fn every_plain_verb_goes_through_the_wrapper(h: CaseHarness) {
     let layer = RecordingLayer::around(&h);
     let plain: &dyn Provider = &*layer;
     plain.enqueue_for_orchestrator(start("i"), None).await.unwrap();
@@ -178,7 +178,7 @@ impl StoreLayer for SealingLayer {
     }
 }
 
-async fn a_wrapper_that_changes_payloads_is_not_bypassed(h: Harness) {
+async fn a_wrapper_that_changes_payloads_is_not_bypassed(h: CaseHarness) {
     h.create("i").await;
     let provider: Arc<dyn Provider> = Arc::new(SealingLayer(h.inner()));
     let store = StoreHandle::new(store_of(Arc::clone(&provider)));
@@ -190,11 +190,11 @@ async fn a_wrapper_that_changes_payloads_is_not_bypassed(h: Harness) {
         assert_eq!(data, "sealed data");
     }
     assert_eq!(fetched.item.messages.len(), 2);
-    TurnDraft::of("i", 1).completing(2, "secret").commit(&store, &fetched.lock_token).await.unwrap();
+    SampleTurn::of("i", 1).completing(2, "secret").commit(&store, &fetched.lock_token).await.unwrap();
     assert_eq!(h.history("i").await.unwrap()[1].kind, events::completed("sealed secret"));
 }
 
-async fn a_provider_without_a_store_has_no_feature(h: Harness) {
+async fn a_provider_without_a_store_has_no_feature(h: CaseHarness) {
     let own = h.provider_to_own().as_store();
     match own {
         Some(own) => assert_eq!(address(&own), address(&h.inner()), "the harness tests this store"),

@@ -9,8 +9,8 @@ macro_rules! cases {
         #[doc(hidden)]
         pub mod listed {
             $(
-                pub async fn $case(harness: $crate::Harness) {
-                    super::$case(harness).await;
+                pub fn $case(harness: $crate::CaseHarness) -> $crate::CaseFuture {
+                    Box::pin(super::$case(harness))
                 }
             )*
         }

@@ -1,35 +1,35 @@
-//! An orchestration ack writes everything a turn decided, or nothing.
+//! `commit_turn` writes everything a turn decided, or nothing.
 
 use everturn_core::{Event, ExecutionStatus, WorkItem};
 
 use crate::events;
-use crate::harness::{Harness, PAST_LOCK, expect_error, expect_lock_lost, secs};
+use crate::harness::{CaseHarness, PAST_LOCK, expect_error, expect_lock_lost, secs};
 use crate::image::image;
 use crate::items::{
     NAME, VERSION, activity, activity_completed, child_completed, queue_message, signal, start, start_child,
     timer,
 };
-use crate::turn_draft::TurnDraft;
+use crate::sample_turn::SampleTurn;
 
 cases! { $ commit_turn as commit_turn_cases:
     a_duplicate_event_id_changes_nothing_and_keeps_the_lock,
     a_duplicate_event_id_within_the_delta_is_refused,
     event_id_zero_is_refused,
-    a_refused_ack_can_be_followed_by_a_right_one,
+    a_refused_commit_can_be_followed_by_a_right_one,
     events_activities_and_messages_all_land,
     a_wrong_token_is_refused_and_the_lock_stays,
-    two_acks_with_one_token_have_one_success,
-    concurrent_acks_with_one_token_have_one_success,
-    an_ack_after_expiry_is_refused,
+    two_commits_with_one_token_have_one_success,
+    concurrent_commits_with_one_token_have_one_success,
+    a_commit_after_expiry_is_refused,
     only_the_fetched_messages_are_removed,
     two_late_messages_come_next,
-    an_empty_ack_removes_the_messages,
-    the_ack_releases_the_lock,
+    an_empty_commit_removes_the_messages,
+    the_commit_releases_the_lock,
     listed_activities_disappear_and_others_stay,
     only_the_exact_identity_is_cancelled,
-    fifty_activities_are_cancelled_in_one_ack,
+    fifty_activities_are_cancelled_in_one_commit,
     unknown_cancelled_activities_are_ignored,
-    an_activity_scheduled_and_cancelled_in_one_ack_is_not_queued,
+    an_activity_scheduled_and_cancelled_in_one_commit_is_not_queued,
     timers_become_visible_when_they_are_due,
     children_and_their_results_are_routed,
     a_failure_can_be_committed_over_a_broken_history,
@@ -41,12 +41,12 @@ cases! { $ commit_turn as commit_turn_cases:
     a_payload_above_the_limit_is_not_the_providers_business,
 }
 
-async fn a_duplicate_event_id_changes_nothing_and_keeps_the_lock(h: Harness) {
+async fn a_duplicate_event_id_changes_nothing_and_keeps_the_lock(h: CaseHarness) {
     h.create("i").await;
     h.send(signal("i", "a")).await;
     let fetched = h.fetched_turn().await;
     let before = image(&h, &["i"]).await;
-    let turn = TurnDraft::of("i", 1)
+    let turn = SampleTurn::of("i", 1)
         .event(2, events::custom_status(Some("never")))
         .event(3, events::kv_set("never", "seen"))
         .event(1, events::signalled("again"))
@@ -61,37 +61,37 @@ async fn a_duplicate_event_id_changes_nothing_and_keeps_the_lock(h: Harness) {
     assert!(h.next_work().await.is_none());
 }
 
-async fn a_duplicate_event_id_within_the_delta_is_refused(h: Harness) {
+async fn a_duplicate_event_id_within_the_delta_is_refused(h: CaseHarness) {
     h.send(start("i")).await;
     let fetched = h.fetched_turn().await;
-    let turn = TurnDraft::beginning("i", 1).event(2, events::scheduled()).event(2, events::scheduled());
+    let turn = SampleTurn::beginning("i", 1).event(2, events::scheduled()).event(2, events::scheduled());
     expect_error(turn.commit(&h, &fetched.lock_token).await);
     assert_eq!(h.history("i").await.unwrap(), []);
     assert!(h.admin().list_instances().await.unwrap().is_empty());
 }
 
-async fn event_id_zero_is_refused(h: Harness) {
+async fn event_id_zero_is_refused(h: CaseHarness) {
     h.create("i").await;
     h.send(signal("i", "a")).await;
     let fetched = h.fetched_turn().await;
     let before = image(&h, &["i"]).await;
-    let turn = TurnDraft::of("i", 1).event(2, events::scheduled()).event(0, events::scheduled());
+    let turn = SampleTurn::of("i", 1).event(2, events::scheduled()).event(0, events::scheduled());
     expect_error(turn.commit(&h, &fetched.lock_token).await);
     assert_eq!(image(&h, &["i"]).await, before);
 }
 
-async fn a_refused_ack_can_be_followed_by_a_right_one(h: Harness) {
+async fn a_refused_commit_can_be_followed_by_a_right_one(h: CaseHarness) {
     h.create("i").await;
     h.send(signal("i", "a")).await;
     let fetched = h.fetched_turn().await;
-    expect_error(TurnDraft::of("i", 1).event(1, events::scheduled()).commit(&h, &fetched.lock_token).await);
-    TurnDraft::of("i", 1).event(2, events::scheduled()).commit(&h, &fetched.lock_token).await.unwrap();
+    expect_error(SampleTurn::of("i", 1).event(1, events::scheduled()).commit(&h, &fetched.lock_token).await);
+    SampleTurn::of("i", 1).event(2, events::scheduled()).commit(&h, &fetched.lock_token).await.unwrap();
     assert_eq!(h.event_ids("i").await, [1, 2]);
     assert!(h.next_turn().await.is_none());
 }
 
-async fn events_activities_and_messages_all_land(h: Harness) {
-    let mut turn = TurnDraft::beginning("i", 1);
+async fn events_activities_and_messages_all_land(h: CaseHarness) {
+    let mut turn = SampleTurn::beginning("i", 1);
     for event_id in 2..=5 {
         turn = turn.event(event_id, events::scheduled());
     }
@@ -105,10 +105,10 @@ async fn events_activities_and_messages_all_land(h: Harness) {
     assert_eq!(h.fetched_turn().await.item.messages, [signal("i", "first"), signal("i", "second")]);
 }
 
-async fn a_wrong_token_is_refused_and_the_lock_stays(h: Harness) {
+async fn a_wrong_token_is_refused_and_the_lock_stays(h: CaseHarness) {
     h.send(start("i")).await;
     h.fetched_turn().await;
-    let error = expect_lock_lost(TurnDraft::beginning("i", 1).commit(&h, "no such token").await);
+    let error = expect_lock_lost(SampleTurn::beginning("i", 1).commit(&h, "no such token").await);
     let text = error.to_string();
     assert!(text.contains("Invalid lock token") || text.contains("lock_token"), "{text}");
     assert!(h.next_turn().await.is_none());
@@ -116,94 +116,94 @@ async fn a_wrong_token_is_refused_and_the_lock_stays(h: Harness) {
     assert_eq!(h.fetched_turn().await.item.messages, [start("i")]);
 }
 
-async fn two_acks_with_one_token_have_one_success(h: Harness) {
+async fn two_commits_with_one_token_have_one_success(h: CaseHarness) {
     h.send(start("i")).await;
     let fetched = h.fetched_turn().await;
-    TurnDraft::beginning("i", 1).commit(&h, &fetched.lock_token).await.unwrap();
+    SampleTurn::beginning("i", 1).commit(&h, &fetched.lock_token).await.unwrap();
     expect_lock_lost(
-        TurnDraft::of("i", 1).event(2, events::scheduled()).commit(&h, &fetched.lock_token).await,
+        SampleTurn::of("i", 1).event(2, events::scheduled()).commit(&h, &fetched.lock_token).await,
     );
     assert_eq!(h.event_ids("i").await, [1]);
 }
 
-async fn concurrent_acks_with_one_token_have_one_success(h: Harness) {
+async fn concurrent_commits_with_one_token_have_one_success(h: CaseHarness) {
     h.create("i").await;
     h.send(signal("i", "a")).await;
     let token = h.fetched_turn().await.lock_token;
-    let acks: Vec<_> = (2..10)
+    let commits: Vec<_> = (2..10)
         .map(|event_id| {
             let (store, token) = (h.store(), token.clone());
             let turn =
-                TurnDraft::of("i", 1).event(event_id, events::scheduled()).activity(activity("i", event_id));
+                SampleTurn::of("i", 1).event(event_id, events::scheduled()).activity(activity("i", event_id));
             tokio::spawn(async move { turn.commit(&store, &token).await.is_ok() })
         })
         .collect();
     let mut successes = 0;
-    for ack in acks {
-        successes += usize::from(ack.await.unwrap());
+    for commit in commits {
+        successes += usize::from(commit.await.unwrap());
     }
     assert_eq!(successes, 1);
     assert_eq!(h.history("i").await.unwrap().len(), 2);
     assert_eq!(h.drain_work().await.len(), 1);
 }
 
-async fn an_ack_after_expiry_is_refused(h: Harness) {
+async fn a_commit_after_expiry_is_refused(h: CaseHarness) {
     h.create("i").await;
     h.send(signal("i", "a")).await;
     let fetched = h.fetched_turn().await;
     h.pass(PAST_LOCK);
     let before = image(&h, &["i"]).await;
     expect_lock_lost(
-        TurnDraft::of("i", 1).event(2, events::scheduled()).commit(&h, &fetched.lock_token).await,
+        SampleTurn::of("i", 1).event(2, events::scheduled()).commit(&h, &fetched.lock_token).await,
     );
     assert_eq!(image(&h, &["i"]).await, before);
     assert_eq!(h.fetched_turn().await.item.messages, [signal("i", "a")]);
 }
 
-async fn only_the_fetched_messages_are_removed(h: Harness) {
+async fn only_the_fetched_messages_are_removed(h: CaseHarness) {
     h.create("i").await;
     h.send(signal("i", "a")).await;
     let fetched = h.fetched_turn().await;
     h.send(signal("i", "late")).await;
-    TurnDraft::of("i", 1).commit(&h, &fetched.lock_token).await.unwrap();
+    SampleTurn::of("i", 1).commit(&h, &fetched.lock_token).await.unwrap();
     let next = h.fetched_turn().await;
     assert_eq!(next.item.messages, [signal("i", "late")]);
     assert_eq!(next.attempt_count, 1);
 }
 
-async fn two_late_messages_come_next(h: Harness) {
+async fn two_late_messages_come_next(h: CaseHarness) {
     h.send(start("i")).await;
     let fetched = h.fetched_turn().await;
     h.send(signal("i", "late")).await;
     h.send(queue_message("i", "later")).await;
-    TurnDraft::beginning("i", 1).commit(&h, &fetched.lock_token).await.unwrap();
+    SampleTurn::beginning("i", 1).commit(&h, &fetched.lock_token).await.unwrap();
     assert_eq!(h.fetched_turn().await.item.messages, [signal("i", "late"), queue_message("i", "later")]);
 }
 
-async fn an_empty_ack_removes_the_messages(h: Harness) {
+async fn an_empty_commit_removes_the_messages(h: CaseHarness) {
     h.create("i").await;
-    h.turn("i", TurnDraft::of("i", 1)).await;
+    h.turn("i", SampleTurn::of("i", 1)).await;
     assert!(h.next_turn().await.is_none());
     assert_eq!(h.messages_waiting().await, 0);
     assert_eq!(h.event_ids("i").await, [1]);
 }
 
-async fn the_ack_releases_the_lock(h: Harness) {
-    h.begin("i", TurnDraft::beginning("i", 1).message(signal("i", "own"))).await;
+async fn the_commit_releases_the_lock(h: CaseHarness) {
+    h.begin("i", SampleTurn::beginning("i", 1).message(signal("i", "own"))).await;
     assert_eq!(h.fetched_turn().await.item.messages, [signal("i", "own")]);
 }
 
-async fn listed_activities_disappear_and_others_stay(h: Harness) {
-    let mut turn = TurnDraft::beginning("i", 1);
+async fn listed_activities_disappear_and_others_stay(h: CaseHarness) {
+    let mut turn = SampleTurn::beginning("i", 1);
     for id in 2..=5 {
         turn = turn.activity(activity("i", id));
     }
     h.begin("i", turn).await;
-    h.turn("i", TurnDraft::of("i", 1).cancelling(3).cancelling(5)).await;
+    h.turn("i", SampleTurn::of("i", 1).cancelling(3).cancelling(5)).await;
     assert_eq!(h.drain_work().await, [2, 4]);
 }
 
-async fn only_the_exact_identity_is_cancelled(h: Harness) {
+async fn only_the_exact_identity_is_cancelled(h: CaseHarness) {
     h.create_with_executions("i", 2).await;
     let of_second_execution = WorkItem::ActivityExecute {
         instance: "i".to_owned(),
@@ -217,19 +217,19 @@ async fn only_the_exact_identity_is_cancelled(h: Harness) {
     h.queue(activity("i", 2)).await;
     h.queue(of_second_execution).await;
     h.queue(activity("j", 2)).await;
-    h.turn("i", TurnDraft::of("i", 2).cancelling(2)).await;
+    h.turn("i", SampleTurn::of("i", 2).cancelling(2)).await;
     assert_eq!(h.fetched_work().await.item, activity("i", 2));
     assert_eq!(h.fetched_work().await.item, activity("j", 2));
     assert!(h.next_work().await.is_none());
 }
 
-async fn fifty_activities_are_cancelled_in_one_ack(h: Harness) {
-    let mut turn = TurnDraft::beginning("i", 1);
+async fn fifty_activities_are_cancelled_in_one_commit(h: CaseHarness) {
+    let mut turn = SampleTurn::beginning("i", 1);
     for id in 2..=61 {
         turn = turn.activity(activity("i", id));
     }
     h.begin("i", turn).await;
-    let mut turn = TurnDraft::of("i", 1);
+    let mut turn = SampleTurn::of("i", 1);
     for id in 2..=51 {
         turn = turn.cancelling(id);
     }
@@ -237,28 +237,28 @@ async fn fifty_activities_are_cancelled_in_one_ack(h: Harness) {
     assert_eq!(h.drain_work().await, (52..=61).collect::<Vec<_>>());
 }
 
-async fn unknown_cancelled_activities_are_ignored(h: Harness) {
-    h.begin("i", TurnDraft::beginning("i", 1).activity(activity("i", 2))).await;
-    h.turn("i", TurnDraft::of("i", 1).cancelling(77).cancelling(78).event(3, events::scheduled())).await;
-    h.turn("i", TurnDraft::of("i", 1).cancelling(77)).await;
+async fn unknown_cancelled_activities_are_ignored(h: CaseHarness) {
+    h.begin("i", SampleTurn::beginning("i", 1).activity(activity("i", 2))).await;
+    h.turn("i", SampleTurn::of("i", 1).cancelling(77).cancelling(78).event(3, events::scheduled())).await;
+    h.turn("i", SampleTurn::of("i", 1).cancelling(77)).await;
     assert_eq!(h.event_ids("i").await, [1, 3]);
     assert_eq!(h.drain_work().await, [2]);
 }
 
-async fn an_activity_scheduled_and_cancelled_in_one_ack_is_not_queued(h: Harness) {
+async fn an_activity_scheduled_and_cancelled_in_one_commit_is_not_queued(h: CaseHarness) {
     let turn =
-        TurnDraft::beginning("i", 1).activity(activity("i", 2)).activity(activity("i", 3)).cancelling(2);
+        SampleTurn::beginning("i", 1).activity(activity("i", 2)).activity(activity("i", 3)).cancelling(2);
     h.begin("i", turn).await;
     assert_eq!(h.drain_work().await, [3]);
 }
 
-async fn timers_become_visible_when_they_are_due(h: Harness) {
+async fn timers_become_visible_when_they_are_due(h: CaseHarness) {
     let due = timer("i", 2, h.now_ms() + 10_000);
     let overdue = timer("i", 3, h.now_ms() - 10_000);
-    h.begin("i", TurnDraft::beginning("i", 1).message(due.clone()).message(overdue.clone())).await;
+    h.begin("i", SampleTurn::beginning("i", 1).message(due.clone()).message(overdue.clone())).await;
     let fetched = h.fetched_turn().await;
     assert_eq!(fetched.item.messages, [overdue]);
-    TurnDraft::of("i", 1).commit(&h, &fetched.lock_token).await.unwrap();
+    SampleTurn::of("i", 1).commit(&h, &fetched.lock_token).await.unwrap();
     assert!(h.next_turn().await.is_none());
     h.pass(secs(9));
     assert!(h.next_turn().await.is_none());
@@ -266,10 +266,10 @@ async fn timers_become_visible_when_they_are_due(h: Harness) {
     assert_eq!(h.fetched_turn().await.item.messages, [due]);
 }
 
-async fn children_and_their_results_are_routed(h: Harness) {
+async fn children_and_their_results_are_routed(h: CaseHarness) {
     h.create("parent").await;
-    h.turn("parent", TurnDraft::of("parent", 1).message(start_child("child", "parent"))).await;
-    let turn = TurnDraft::beginning("child", 1)
+    h.turn("parent", SampleTurn::of("parent", 1).message(start_child("child", "parent"))).await;
+    let turn = SampleTurn::beginning("child", 1)
         .parent("parent")
         .completing(2, "ok")
         .message(child_completed("parent"));
@@ -279,30 +279,30 @@ async fn children_and_their_results_are_routed(h: Harness) {
     assert_eq!(fetched.item.messages, [child_completed("parent")]);
 }
 
-async fn a_failure_can_be_committed_over_a_broken_history(h: Harness) {
+async fn a_failure_can_be_committed_over_a_broken_history(h: CaseHarness) {
     h.create("i").await;
     h.damage_event("i", 1, 1).await;
-    h.turn("i", TurnDraft::of("i", 1).failing(99_999, "poisoned")).await;
+    h.turn("i", SampleTurn::of("i", 1).failing(99_999, "poisoned")).await;
     let info = h.admin().get_instance_info("i").await.unwrap();
     assert_eq!(info.status, "Failed");
     assert_eq!(info.output.as_deref(), Some("poisoned"));
 }
 
-async fn the_engine_version_is_read_back_unchanged(h: Harness) {
+async fn the_engine_version_is_read_back_unchanged(h: CaseHarness) {
     h.send(start("i")).await;
     let mut event = Event::stamped(1, "i", 1, None, 123_456, events::started());
     event.engine_version = "7.8.9-beta.1+build".to_owned();
-    h.take_turn("i", TurnDraft::of("i", 1).recorded(event.clone()).named(NAME, VERSION)).await;
+    h.take_turn("i", SampleTurn::of("i", 1).recorded(event.clone()).named(NAME, VERSION)).await;
     assert_eq!(h.history("i").await.unwrap(), [event.clone()]);
     h.send(signal("i", "a")).await;
     assert_eq!(h.fetched_turn().await.item.history, [event]);
 }
 
-async fn every_status_is_stored_with_output_and_time(h: Harness) {
+async fn every_status_is_stored_with_output_and_time(h: CaseHarness) {
     let endings = [
-        ("a", TurnDraft::of("a", 1).completing(2, "out"), "Completed", "out"),
-        ("b", TurnDraft::of("b", 1).failing(2, "boom"), "Failed", "boom"),
-        ("c", TurnDraft::of("c", 1).continuing_as_new(2), "ContinuedAsNew", "next"),
+        ("a", SampleTurn::of("a", 1).completing(2, "out"), "Completed", "out"),
+        ("b", SampleTurn::of("b", 1).failing(2, "boom"), "Failed", "boom"),
+        ("c", SampleTurn::of("c", 1).continuing_as_new(2), "ContinuedAsNew", "next"),
     ];
     for (instance, turn, status, output) in endings {
         h.create(instance).await;
@@ -322,7 +322,7 @@ async fn every_status_is_stored_with_output_and_time(h: Harness) {
     }
 }
 
-async fn an_execution_begins_as_running(h: Harness) {
+async fn an_execution_begins_as_running(h: CaseHarness) {
     h.create("i").await;
     let info = h.admin().get_execution_info("i", 1).await.unwrap();
     assert_eq!(info.status, "Running");
@@ -330,18 +330,18 @@ async fn an_execution_begins_as_running(h: Harness) {
     assert_eq!(h.admin().get_instance_info("i").await.unwrap().status, "Running");
 }
 
-async fn name_and_version_are_updated_but_not_the_parent(h: Harness) {
+async fn name_and_version_are_updated_but_not_the_parent(h: CaseHarness) {
     h.create("parent").await;
     h.create("other").await;
     h.create_child("child", "parent").await;
-    h.turn("child", TurnDraft::of("child", 1).named("Renamed", "2.0.0").parent("other")).await;
+    h.turn("child", SampleTurn::of("child", 1).named("Renamed", "2.0.0").parent("other")).await;
     let info = h.admin().get_instance_info("child").await.unwrap();
     assert_eq!((info.orchestration_name.as_str(), info.orchestration_version.as_str()), ("Renamed", "2.0.0"));
     assert_eq!(info.parent_instance_id.as_deref(), Some("parent"));
 }
 
-async fn a_large_turn_lands_whole(h: Harness) {
-    let mut turn = TurnDraft::beginning("i", 1);
+async fn a_large_turn_lands_whole(h: CaseHarness) {
+    let mut turn = SampleTurn::beginning("i", 1);
     for id in 2..=500 {
         turn = turn
             .event(id, events::scheduled())
@@ -354,9 +354,9 @@ async fn a_large_turn_lands_whole(h: Harness) {
     assert_eq!(h.fetched_turn().await.item.messages.len(), 499);
 }
 
-async fn a_payload_above_the_limit_is_not_the_providers_business(h: Harness) {
+async fn a_payload_above_the_limit_is_not_the_providers_business(h: CaseHarness) {
     let large = "x".repeat(h.limits().payload_bytes_max.min(9 * 1024 * 1024) + 1);
-    h.begin("i", TurnDraft::beginning("i", 1).completing(2, &large)).await;
+    h.begin("i", SampleTurn::beginning("i", 1).completing(2, &large)).await;
     assert_eq!(h.history("i").await.unwrap()[1].kind, events::completed(&large));
     h.send(queue_message("i", &large)).await;
     assert_eq!(h.fetched_turn().await.item.messages, [queue_message("i", &large)]);

@@ -1,12 +1,12 @@
-//! A record that cannot be read hurts its own instance only.
+//! A record that cannot be read affects its own instance only.
 
 use everturn_core::{ErrorDetails, WorkItem};
 
 use crate::events;
 use crate::factory::WorkerRowDamage;
-use crate::harness::{Harness, PAST_LOCK};
+use crate::harness::{CaseHarness, PAST_LOCK};
 use crate::items::{activity, signal, start};
-use crate::turn_draft::TurnDraft;
+use crate::sample_turn::SampleTurn;
 
 cases! { $ damage as damage_cases:
     a_broken_history_comes_with_an_error_under_lock,
@@ -15,16 +15,16 @@ cases! { $ damage as damage_cases:
     a_broken_old_execution_does_not_break_the_current_one,
     a_damaged_message_comes_as_a_history_error_under_lock,
     a_damaged_start_comes_as_a_history_error,
-    a_damaged_message_leaves_with_the_ack_of_its_turn,
+    a_damaged_message_leaves_with_the_commit_of_its_turn,
     a_damaged_message_spares_other_instances,
     a_damaged_activity_becomes_a_failure_of_its_instance,
     a_damaged_activity_spares_others,
-    an_activity_nobody_can_name_is_set_aside,
+    an_activity_that_cannot_be_identified_is_dead_lettered,
 }
 
-async fn a_broken_history_comes_with_an_error_under_lock(h: Harness) {
+async fn a_broken_history_comes_with_an_error_under_lock(h: CaseHarness) {
     h.create("i").await;
-    h.turn("i", TurnDraft::of("i", 1).event(2, events::scheduled())).await;
+    h.turn("i", SampleTurn::of("i", 1).event(2, events::scheduled())).await;
     h.damage_event("i", 1, 2).await;
     h.send(signal("i", "a")).await;
     let fetched = h.fetched_turn().await;
@@ -38,7 +38,7 @@ async fn a_broken_history_comes_with_an_error_under_lock(h: Harness) {
     h.release_turn(&fetched.lock_token, None, false).await.unwrap();
 }
 
-async fn every_cycle_over_a_broken_history_counts_an_attempt(h: Harness) {
+async fn every_cycle_over_a_broken_history_counts_an_attempt(h: CaseHarness) {
     h.create("i").await;
     h.damage_event("i", 1, 1).await;
     h.send(signal("i", "a")).await;
@@ -53,7 +53,7 @@ async fn every_cycle_over_a_broken_history_counts_an_attempt(h: Harness) {
     assert_eq!(h.fetched_turn().await.attempt_count, 6);
 }
 
-async fn a_broken_history_spares_other_instances(h: Harness) {
+async fn a_broken_history_spares_other_instances(h: CaseHarness) {
     h.create("broken").await;
     h.create("sound").await;
     h.damage_event("broken", 1, 1).await;
@@ -65,7 +65,7 @@ async fn a_broken_history_spares_other_instances(h: Harness) {
     assert_eq!(sound.item.history.len(), 1);
 }
 
-async fn a_broken_old_execution_does_not_break_the_current_one(h: Harness) {
+async fn a_broken_old_execution_does_not_break_the_current_one(h: CaseHarness) {
     h.create_with_executions("i", 2).await;
     h.damage_event("i", 1, 1).await;
     h.send(signal("i", "a")).await;
@@ -73,7 +73,7 @@ async fn a_broken_old_execution_does_not_break_the_current_one(h: Harness) {
     assert_eq!((item.history_error, item.history.len()), (None, 1));
 }
 
-async fn a_damaged_message_comes_as_a_history_error_under_lock(h: Harness) {
+async fn a_damaged_message_comes_as_a_history_error_under_lock(h: CaseHarness) {
     h.create("i").await;
     h.send(signal("i", "a")).await;
     if !h.damage_orchestrator_rows("i").await {
@@ -90,7 +90,7 @@ async fn a_damaged_message_comes_as_a_history_error_under_lock(h: Harness) {
     }
 }
 
-async fn a_damaged_start_comes_as_a_history_error(h: Harness) {
+async fn a_damaged_start_comes_as_a_history_error(h: CaseHarness) {
     h.send(start("i")).await;
     if !h.damage_orchestrator_rows("i").await {
         return;
@@ -101,19 +101,19 @@ async fn a_damaged_start_comes_as_a_history_error(h: Harness) {
     assert!(h.next_turn().await.is_none(), "the lock is held");
 }
 
-async fn a_damaged_message_leaves_with_the_ack_of_its_turn(h: Harness) {
+async fn a_damaged_message_leaves_with_the_commit_of_its_turn(h: CaseHarness) {
     h.create("i").await;
     h.send(signal("i", "a")).await;
     if !h.damage_orchestrator_rows("i").await {
         return;
     }
-    h.take_turn("i", TurnDraft::of("i", 1).failing(99_999, "poisoned")).await;
+    h.take_turn("i", SampleTurn::of("i", 1).failing(99_999, "poisoned")).await;
     assert_eq!(h.messages_waiting().await, 0);
     assert!(h.next_turn().await.is_none());
     assert_eq!(h.admin().get_instance_info("i").await.unwrap().status, "Failed");
 }
 
-async fn a_damaged_message_spares_other_instances(h: Harness) {
+async fn a_damaged_message_spares_other_instances(h: CaseHarness) {
     h.create("broken").await;
     h.create("sound").await;
     h.send(signal("broken", "a")).await;
@@ -126,8 +126,8 @@ async fn a_damaged_message_spares_other_instances(h: Harness) {
     assert_eq!((sound.item.instance.as_str(), sound.item.history_error.as_deref()), ("sound", None));
 }
 
-async fn a_damaged_activity_becomes_a_failure_of_its_instance(h: Harness) {
-    h.begin("i", TurnDraft::beginning("i", 1).activity(activity("i", 2))).await;
+async fn a_damaged_activity_becomes_a_failure_of_its_instance(h: CaseHarness) {
+    h.begin("i", SampleTurn::beginning("i", 1).activity(activity("i", 2))).await;
     if !h.damage_worker_rows("i", WorkerRowDamage::Item).await {
         return;
     }
@@ -145,7 +145,7 @@ async fn a_damaged_activity_becomes_a_failure_of_its_instance(h: Harness) {
     assert_eq!(h.activities_waiting().await, 0);
 }
 
-async fn a_damaged_activity_spares_others(h: Harness) {
+async fn a_damaged_activity_spares_others(h: CaseHarness) {
     h.create("broken").await;
     h.queue(activity("broken", 1)).await;
     h.queue(activity("sound", 2)).await;
@@ -156,7 +156,7 @@ async fn a_damaged_activity_spares_others(h: Harness) {
     assert_eq!(h.fetched_turn().await.item.instance, "broken");
 }
 
-async fn an_activity_nobody_can_name_is_set_aside(h: Harness) {
+async fn an_activity_that_cannot_be_identified_is_dead_lettered(h: CaseHarness) {
     h.create("broken").await;
     h.queue(activity("broken", 1)).await;
     h.queue(activity("sound", 2)).await;
@@ -166,5 +166,5 @@ async fn an_activity_nobody_can_name_is_set_aside(h: Harness) {
     assert_eq!(h.drain_work().await, [2]);
     assert!(h.next_turn().await.is_none());
     h.pass(PAST_LOCK);
-    assert_eq!(h.drain_work().await, [2], "what was set aside does not come back");
+    assert_eq!(h.drain_work().await, [2], "what was dead-lettered does not come back");
 }

@@ -2,8 +2,8 @@
 
 use everturn_provider::management::InstanceFilter;
 
-use crate::harness::{Harness, secs};
-use crate::turn_draft::TurnDraft;
+use crate::harness::{CaseHarness, secs};
+use crate::sample_turn::SampleTurn;
 
 cases! { $ delete_instance_bulk as delete_instance_bulk_cases:
     by_ids,
@@ -24,17 +24,17 @@ fn of_ids(ids: &[&str]) -> InstanceFilter {
     InstanceFilter { instance_ids: Some(ids), ..InstanceFilter::default() }
 }
 
-async fn bulk(h: &Harness, filter: InstanceFilter) -> u64 {
+async fn bulk(h: &CaseHarness, filter: InstanceFilter) -> u64 {
     h.admin().delete_instance_bulk(filter).await.unwrap().instances_deleted
 }
 
-async fn listed(h: &Harness) -> Vec<String> {
+async fn listed(h: &CaseHarness) -> Vec<String> {
     let mut ids = h.admin().list_instances().await.unwrap();
     ids.sort();
     ids
 }
 
-async fn by_ids(h: Harness) {
+async fn by_ids(h: CaseHarness) {
     for instance in ["a", "b", "c"] {
         h.create_completed(instance).await;
     }
@@ -43,19 +43,19 @@ async fn by_ids(h: Harness) {
     assert_eq!(listed(&h).await, ["b"]);
 }
 
-async fn an_empty_id_list_deletes_nothing(h: Harness) {
+async fn an_empty_id_list_deletes_nothing(h: CaseHarness) {
     h.create_completed("a").await;
     assert_eq!(bulk(&h, of_ids(&[])).await, 0);
     assert_eq!(listed(&h).await, ["a"]);
 }
 
-async fn unknown_ids_delete_nothing(h: Harness) {
+async fn unknown_ids_delete_nothing(h: CaseHarness) {
     h.create_completed("a").await;
-    assert_eq!(bulk(&h, of_ids(&["nobody", "no one"])).await, 0);
-    assert_eq!(bulk(&h, of_ids(&["nobody", "a"])).await, 1);
+    assert_eq!(bulk(&h, of_ids(&["unknown", "unknown too"])).await, 0);
+    assert_eq!(bulk(&h, of_ids(&["unknown", "a"])).await, 1);
 }
 
-async fn by_time_with_a_strict_cut_off(h: Harness) {
+async fn by_time_with_a_strict_cut_off(h: CaseHarness) {
     h.create_completed("early").await;
     h.pass(secs(10));
     let cut_off = h.now_ms();
@@ -69,7 +69,7 @@ async fn by_time_with_a_strict_cut_off(h: Harness) {
     assert_eq!(bulk(&h, before(cut_off + 1)).await, 1);
 }
 
-async fn by_ids_and_time(h: Harness) {
+async fn by_ids_and_time(h: CaseHarness) {
     h.create_completed("early").await;
     h.create_completed("early too").await;
     h.pass(secs(10));
@@ -80,30 +80,30 @@ async fn by_ids_and_time(h: Harness) {
     assert_eq!(listed(&h).await, ["early too", "late"]);
 }
 
-async fn without_a_filter_every_ended_root_goes(h: Harness) {
+async fn without_a_filter_every_ended_root_goes(h: CaseHarness) {
     h.create_completed("a").await;
-    h.begin("b", TurnDraft::beginning("b", 1).failing(2, "boom")).await;
+    h.begin("b", SampleTurn::beginning("b", 1).failing(2, "boom")).await;
     h.create("running").await;
     assert_eq!(bulk(&h, InstanceFilter::default()).await, 2);
     assert_eq!(listed(&h).await, ["running"]);
 }
 
-async fn running_instances_are_skipped(h: Harness) {
+async fn running_instances_are_skipped(h: CaseHarness) {
     h.create("running").await;
     h.create_completed("done").await;
     assert_eq!(bulk(&h, of_ids(&["running", "done"])).await, 1);
     assert_eq!(listed(&h).await, ["running"]);
 }
 
-async fn an_instance_that_waits_for_its_successor_is_skipped(h: Harness) {
-    h.begin("i", TurnDraft::beginning("i", 1).continuing_as_new(2)).await;
+async fn an_instance_that_waits_for_its_successor_is_skipped(h: CaseHarness) {
+    h.begin("i", SampleTurn::beginning("i", 1).continuing_as_new(2)).await;
     h.pass(secs(1));
     let filter = InstanceFilter { completed_before: Some(h.now_ms()), ..InstanceFilter::default() };
     assert_eq!(bulk(&h, filter).await, 0);
-    h.take_turn("i", TurnDraft::beginning("i", 2)).await;
+    h.take_turn("i", SampleTurn::beginning("i", 2)).await;
 }
 
-async fn children_are_skipped_by_themselves_and_counted_with_their_root(h: Harness) {
+async fn children_are_skipped_by_themselves_and_counted_with_their_root(h: CaseHarness) {
     h.create_completed("root").await;
     h.create_completed_child("child", "root").await;
     h.create_completed_child("grandchild", "child").await;
@@ -113,7 +113,7 @@ async fn children_are_skipped_by_themselves_and_counted_with_their_root(h: Harne
     assert!(listed(&h).await.is_empty());
 }
 
-async fn several_roots_go_with_their_children(h: Harness) {
+async fn several_roots_go_with_their_children(h: CaseHarness) {
     for root in ["a", "b"] {
         h.create_completed(root).await;
         h.create_completed_child(&format!("{root} child"), root).await;
@@ -123,7 +123,7 @@ async fn several_roots_go_with_their_children(h: Harness) {
     assert_eq!(listed(&h).await, ["c"]);
 }
 
-async fn a_limit_makes_batches(h: Harness) {
+async fn a_limit_makes_batches(h: CaseHarness) {
     for n in 0..5 {
         h.create_completed(&format!("i{n}")).await;
     }

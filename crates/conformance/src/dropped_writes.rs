@@ -10,20 +10,20 @@ use everturn_provider::management::{InstanceFilter, PruneOptions};
 use everturn_provider::store::{LockKind, LockRenewal, Renewal, Stamp};
 
 use crate::events;
-use crate::harness::{Harness, LOCK, PAST_LOCK};
+use crate::harness::{CaseHarness, LOCK, PAST_LOCK};
 use crate::items::{activity, activity_in_session, signal, start};
-use crate::turn_draft::{TurnDraft, checking_in};
+use crate::sample_turn::{SampleTurn, checking_in};
 use crate::waiting::polled;
 
 cases! { $ dropped_writes as dropped_writes_cases:
     a_dropped_commit_checks_in_if_it_happened,
-    a_dropped_orchestration_abandon_refunds_once_or_not_at_all,
+    a_dropped_turn_abandon_refunds_once_or_not_at_all,
     a_dropped_work_abandon_refunds_once_or_not_at_all,
     a_dropped_renewal_leaves_the_lock_to_its_holder,
     a_dropped_renewal_of_many_leaves_the_locks_to_their_holder,
     a_dropped_session_renewal_extends_all_leases_or_none,
     a_dropped_session_sweep_removes_all_or_none,
-    a_dropped_enqueue_sends_once_or_not_at_all,
+    a_dropped_submission_sends_once_or_not_at_all,
     a_dropped_append_is_whole_or_nothing,
     a_dropped_delete_removes_all_or_nothing,
     a_dropped_prune_removes_all_or_nothing,
@@ -36,7 +36,7 @@ const POLLS_MAX: usize = 100;
 
 /// Polls a call so often, drops it, and waits until whatever it began is decided. Returns whether it had ended.
 async fn dropped<T: std::fmt::Debug>(
-    h: &Harness,
+    h: &CaseHarness,
     polls: usize,
     call: impl Future<Output = Result<T, ProviderError>> + Send,
 ) -> bool {
@@ -57,7 +57,7 @@ async fn at_each_await(mut drop_after: impl AsyncFnMut(usize) -> bool) {
     panic!("it does not end after {POLLS_MAX} polls");
 }
 
-async fn a_dropped_commit_checks_in_if_it_happened(h: Harness) {
+async fn a_dropped_commit_checks_in_if_it_happened(h: CaseHarness) {
     at_each_await(async |polls| {
         let instance = format!("i{polls}");
         h.create(&instance).await;
@@ -65,7 +65,7 @@ async fn a_dropped_commit_checks_in_if_it_happened(h: Harness) {
         let fetched = h.fetched_turn().await;
         let check_ins = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&check_ins);
-        let commit = TurnDraft::of(&instance, 1).event(2, events::scheduled()).into_commit(
+        let commit = SampleTurn::of(&instance, 1).event(2, events::scheduled()).into_commit(
             &fetched.lock_token,
             None,
             Stamp(7),
@@ -75,18 +75,18 @@ async fn a_dropped_commit_checks_in_if_it_happened(h: Harness) {
         });
         let ended = dropped(&h, polls, h.commit_turn(&commit)).await;
         let happened = h.event_ids(&instance).await == [1, 2];
-        assert!(happened || !ended, "what was acknowledged has happened");
+        assert!(happened || !ended, "what was answered has happened");
         let expected = usize::from(happened && h.keeps_instances_warm());
         assert_eq!(check_ins.load(Ordering::SeqCst), expected);
         if !happened {
-            TurnDraft::of(&instance, 1).commit(&h, &fetched.lock_token).await.unwrap();
+            SampleTurn::of(&instance, 1).commit(&h, &fetched.lock_token).await.unwrap();
         }
         ended
     })
     .await;
 }
 
-async fn a_dropped_orchestration_abandon_refunds_once_or_not_at_all(h: Harness) {
+async fn a_dropped_turn_abandon_refunds_once_or_not_at_all(h: CaseHarness) {
     at_each_await(async |polls| {
         let instance = format!("i{polls}");
         h.send(start(&instance)).await;
@@ -94,23 +94,23 @@ async fn a_dropped_orchestration_abandon_refunds_once_or_not_at_all(h: Harness) 
         let ended = dropped(&h, polls, h.release_turn(&first.lock_token, None, true)).await;
         // Refused if the dropped one happened.
         let again = h.release_turn(&first.lock_token, None, true).await;
-        assert!(again.is_err() || !ended, "what was acknowledged has happened");
+        assert!(again.is_err() || !ended, "what was answered has happened");
         let again = h.fetched_turn().await;
         assert_eq!((again.item.instance.as_str(), again.attempt_count), (&*instance, 1));
-        TurnDraft::beginning(&instance, 1).commit(&h, &again.lock_token).await.unwrap();
+        SampleTurn::beginning(&instance, 1).commit(&h, &again.lock_token).await.unwrap();
         ended
     })
     .await;
 }
 
-async fn a_dropped_work_abandon_refunds_once_or_not_at_all(h: Harness) {
+async fn a_dropped_work_abandon_refunds_once_or_not_at_all(h: CaseHarness) {
     at_each_await(async |polls| {
         h.queue(activity("i", 7)).await;
         let first = h.fetched_work().await;
         let ended = dropped(&h, polls, h.release_work(&first.lock_token, None, true)).await;
         // Refused if the dropped one happened.
         let again = h.release_work(&first.lock_token, None, true).await;
-        assert!(again.is_err() || !ended, "what was acknowledged has happened");
+        assert!(again.is_err() || !ended, "what was answered has happened");
         let again = h.fetched_work().await;
         assert_eq!(again.attempt_count, 1);
         h.end_work(&again.lock_token, None).await.unwrap();
@@ -119,7 +119,7 @@ async fn a_dropped_work_abandon_refunds_once_or_not_at_all(h: Harness) {
     .await;
 }
 
-async fn a_dropped_renewal_leaves_the_lock_to_its_holder(h: Harness) {
+async fn a_dropped_renewal_leaves_the_lock_to_its_holder(h: CaseHarness) {
     at_each_await(async |polls| {
         let instance = format!("i{polls}");
         h.queue(activity("i", 7)).await;
@@ -130,13 +130,13 @@ async fn a_dropped_renewal_leaves_the_lock_to_its_holder(h: Harness) {
         assert!(h.next_work().await.is_none());
         assert!(h.next_turn().await.is_none());
         h.end_work(&work.lock_token, None).await.unwrap();
-        TurnDraft::beginning(&instance, 1).commit(&h, &turn.lock_token).await.unwrap();
+        SampleTurn::beginning(&instance, 1).commit(&h, &turn.lock_token).await.unwrap();
         work_ended && turn_ended
     })
     .await;
 }
 
-async fn a_dropped_renewal_of_many_leaves_the_locks_to_their_holder(h: Harness) {
+async fn a_dropped_renewal_of_many_leaves_the_locks_to_their_holder(h: CaseHarness) {
     at_each_await(async |polls| {
         let instance = format!("i{polls}");
         h.queue(activity("i", 7)).await;
@@ -154,14 +154,14 @@ async fn a_dropped_renewal_of_many_leaves_the_locks_to_their_holder(h: Harness) 
         assert!(h.next_work().await.is_none());
         assert!(h.next_turn().await.is_none());
         h.end_work(&work.lock_token, None).await.unwrap();
-        TurnDraft::beginning(&instance, 1).commit(&h, &turn.lock_token).await.unwrap();
+        SampleTurn::beginning(&instance, 1).commit(&h, &turn.lock_token).await.unwrap();
         ended
     })
     .await;
 }
 
 /// Two sessions of one owner whose activities are done; the lease is as long as the locks are.
-async fn two_sessions(h: &Harness, names: [&str; 2]) {
+async fn two_sessions(h: &CaseHarness, names: [&str; 2]) {
     for name in names {
         h.queue(activity_in_session("i", 7, name)).await;
     }
@@ -171,7 +171,7 @@ async fn two_sessions(h: &Harness, names: [&str; 2]) {
     }
 }
 
-async fn a_dropped_session_renewal_extends_all_leases_or_none(h: Harness) {
+async fn a_dropped_session_renewal_extends_all_leases_or_none(h: CaseHarness) {
     at_each_await(async |polls| {
         let (first, second) = (format!("first {polls}"), format!("second {polls}"));
         two_sessions(&h, [&first, &second]).await;
@@ -199,7 +199,7 @@ async fn a_dropped_session_renewal_extends_all_leases_or_none(h: Harness) {
     .await;
 }
 
-async fn a_dropped_session_sweep_removes_all_or_none(h: Harness) {
+async fn a_dropped_session_sweep_removes_all_or_none(h: CaseHarness) {
     at_each_await(async |polls| {
         two_sessions(&h, ["first", "second"]).await;
         h.pass(PAST_LOCK);
@@ -211,20 +211,20 @@ async fn a_dropped_session_sweep_removes_all_or_none(h: Harness) {
     .await;
 }
 
-async fn a_dropped_enqueue_sends_once_or_not_at_all(h: Harness) {
+async fn a_dropped_submission_sends_once_or_not_at_all(h: CaseHarness) {
     at_each_await(async |polls| {
         let instance = format!("i{polls}");
         let sent = dropped(&h, polls, h.enqueue(start(&instance), None)).await;
         match h.next_turn().await {
             Some(fetched) => {
                 assert_eq!(fetched.item.messages, [start(&instance)]);
-                TurnDraft::beginning(&instance, 1).commit(&h, &fetched.lock_token).await.unwrap();
+                SampleTurn::beginning(&instance, 1).commit(&h, &fetched.lock_token).await.unwrap();
             }
-            None => assert!(!sent, "what was acknowledged is there"),
+            None => assert!(!sent, "what was answered is there"),
         }
         let queued = dropped(&h, polls, h.enqueue_work(activity("i", 7))).await;
         match h.drain_work().await.as_slice() {
-            [] => assert!(!queued, "what was acknowledged is there"),
+            [] => assert!(!queued, "what was answered is there"),
             sent => assert_eq!(sent, [7]),
         }
         sent && queued
@@ -232,7 +232,7 @@ async fn a_dropped_enqueue_sends_once_or_not_at_all(h: Harness) {
     .await;
 }
 
-async fn a_dropped_append_is_whole_or_nothing(h: Harness) {
+async fn a_dropped_append_is_whole_or_nothing(h: CaseHarness) {
     at_each_await(async |polls| {
         let instance = format!("i{polls}");
         let event =
@@ -247,8 +247,8 @@ async fn a_dropped_append_is_whole_or_nothing(h: Harness) {
 }
 
 /// Makes a completed instance with a row in each queue.
-async fn complete_with_rows(h: &Harness, instance: &str) {
-    let turn = TurnDraft::beginning(instance, 1)
+async fn complete_with_rows(h: &CaseHarness, instance: &str) {
+    let turn = SampleTurn::beginning(instance, 1)
         .event(2, events::kv_set("k", "v"))
         .activity(activity(instance, 2))
         .completing(3, "done");
@@ -257,7 +257,7 @@ async fn complete_with_rows(h: &Harness, instance: &str) {
 }
 
 /// Whether the instance is there, whole; if not, nothing of it is.
-async fn is_whole(h: &Harness, instance: &str) -> bool {
+async fn is_whole(h: &CaseHarness, instance: &str) -> bool {
     let exists = h.admin().get_instance_info(instance).await.is_ok();
     let (kept, key) = (h.event_ids(instance).await.len(), h.read_kv_value(instance, "k").await.unwrap());
     let rows = (h.messages_waiting().await, h.activities_waiting().await);
@@ -266,13 +266,13 @@ async fn is_whole(h: &Harness, instance: &str) -> bool {
     exists
 }
 
-async fn a_dropped_delete_removes_all_or_nothing(h: Harness) {
+async fn a_dropped_delete_removes_all_or_nothing(h: CaseHarness) {
     at_each_await(async |polls| {
         let instance = format!("i{polls}");
         complete_with_rows(&h, &instance).await;
         let ended = dropped(&h, polls, h.admin().delete_instance(&instance, false)).await;
         if is_whole(&h, &instance).await {
-            assert!(!ended, "what was acknowledged has happened");
+            assert!(!ended, "what was answered has happened");
             h.admin().delete_instance(&instance, false).await.unwrap();
         }
         ended
@@ -280,13 +280,13 @@ async fn a_dropped_delete_removes_all_or_nothing(h: Harness) {
     .await;
 }
 
-async fn a_dropped_bulk_delete_removes_all_or_nothing(h: Harness) {
+async fn a_dropped_bulk_delete_removes_all_or_nothing(h: CaseHarness) {
     at_each_await(async |polls| {
         let instance = format!("i{polls}");
         complete_with_rows(&h, &instance).await;
         let ended = dropped(&h, polls, h.admin().delete_instance_bulk(InstanceFilter::default())).await;
         if is_whole(&h, &instance).await {
-            assert!(!ended, "what was acknowledged has happened");
+            assert!(!ended, "what was answered has happened");
             h.admin().delete_instance(&instance, false).await.unwrap();
         }
         ended
@@ -295,7 +295,7 @@ async fn a_dropped_bulk_delete_removes_all_or_nothing(h: Harness) {
 }
 
 /// Whether an instance of four executions has them all; if not, only the last one is left.
-async fn has_all_executions(h: &Harness, instance: &str) -> bool {
+async fn has_all_executions(h: &CaseHarness, instance: &str) -> bool {
     let left = h.admin().list_executions(instance).await.unwrap();
     let read =
         [h.history_of(instance, 1).await.unwrap().len(), h.history_of(instance, 4).await.unwrap().len()];
@@ -306,18 +306,18 @@ async fn has_all_executions(h: &Harness, instance: &str) -> bool {
     left.len() > 1
 }
 
-async fn a_dropped_prune_removes_all_or_nothing(h: Harness) {
+async fn a_dropped_prune_removes_all_or_nothing(h: CaseHarness) {
     at_each_await(async |polls| {
         let instance = format!("i{polls}");
         h.create_with_executions(&instance, 4).await;
         let ended = dropped(&h, polls, h.admin().prune_executions(&instance, PruneOptions::default())).await;
-        assert!(!(has_all_executions(&h, &instance).await && ended), "what was acknowledged has happened");
+        assert!(!(has_all_executions(&h, &instance).await && ended), "what was answered has happened");
         ended
     })
     .await;
 }
 
-async fn a_dropped_bulk_prune_removes_all_or_nothing(h: Harness) {
+async fn a_dropped_bulk_prune_removes_all_or_nothing(h: CaseHarness) {
     at_each_await(async |polls| {
         let (first, second) = (format!("first {polls}"), format!("second {polls}"));
         h.create_with_executions(&first, 4).await;

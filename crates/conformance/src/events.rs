@@ -64,7 +64,7 @@ pub(crate) fn custom_status(status: Option<&str>) -> EventKind {
     EventKind::CustomStatusUpdated { status: status.map(str::to_owned) }
 }
 
-/// The time that every KV write of the suite bears.
+/// The time of every write to the key-value store in the suite.
 pub(crate) const KV_TIME_MS: u64 = 77;
 
 pub(crate) fn kv_set(key: &str, value: &str) -> EventKind {

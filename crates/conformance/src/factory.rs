@@ -8,16 +8,16 @@ use everturn_provider::{ManualClock, Provider};
 /// What of a worker-queue row is damaged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WorkerRowDamage {
-    /// The stored work item cannot be decoded; the columns that say whose it is are intact.
+    /// The stored work item cannot be decoded; the columns that identify it are intact.
     Item,
-    /// Neither can be read: no instance can be told.
+    /// Neither can be read: the activity belongs to no known instance.
     ItemAndIdentity,
 }
 
-/// One store, and the means to open, age and damage it, and to see what no method tells.
+/// Opens one store, moves its clock, damages it, and shows what no verb returns.
 #[async_trait]
 pub trait ProviderFactory: Send + Sync {
-    /// The clock the provider goes by.
+    /// The clock of the provider.
     fn clock(&self) -> Arc<ManualClock>;
 
     /// Opens the store for the first time: it is empty.
@@ -63,7 +63,7 @@ pub trait ProviderFactory: Send + Sync {
         admin.delete_instances_atomic(&[], false).await.expect("nothing is deleted");
     }
 
-    /// Whether a fetch waits for work. One that cannot wait returns at once, and its caller paces itself.
+    /// Whether a fetch waits for work. A store that cannot wait returns at once; its callers pause between fetches.
     fn fetch_waits(&self) -> bool {
         true
     }

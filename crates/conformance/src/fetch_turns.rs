@@ -1,4 +1,4 @@
-//! An orchestration fetch locks the instance with the oldest message and hands out everything a turn needs.
+//! `fetch_turns` locks the instances with the oldest messages and returns everything that their turns need.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -7,19 +7,19 @@ use everturn_core::{Event, WorkItem};
 use everturn_provider::store::{FetchedTurn, TurnFetch};
 
 use crate::events;
-use crate::harness::{Harness, LOCK, PAST_LOCK, secs};
+use crate::harness::{CaseHarness, LOCK, PAST_LOCK, secs};
 use crate::items::{
     NAME, VERSION, activity_completed, signal, start, start_child, start_without_version, timer,
 };
-use crate::turn_draft::TurnDraft;
+use crate::sample_turn::SampleTurn;
 
 cases! { $ fetch_turns as fetch_turns_cases:
     an_empty_store_gives_none,
     a_start_is_fetchable_although_no_instance_exists,
     a_start_without_version_is_fetchable,
-    the_instance_exists_only_after_an_ack,
+    the_instance_exists_only_after_a_commit,
     the_version_is_the_metadatas_not_the_starts,
-    a_child_is_created_only_by_its_own_ack,
+    a_child_is_created_only_by_its_own_commit,
     ten_instances_fetched_concurrently_come_once_each,
     many_tasks_on_one_instance_have_one_winner,
     forty_tasks_over_twenty_instances_get_none_twice,
@@ -40,11 +40,11 @@ cases! { $ fetch_turns as fetch_turns_cases:
     lock_left_is_at_most_the_lock_timeout_and_not_zero,
 }
 
-async fn an_empty_store_gives_none(h: Harness) {
+async fn an_empty_store_gives_none(h: CaseHarness) {
     assert!(h.next_turn().await.is_none());
 }
 
-async fn a_start_is_fetchable_although_no_instance_exists(h: Harness) {
+async fn a_start_is_fetchable_although_no_instance_exists(h: CaseHarness) {
     h.send(start("i")).await;
     let fetched = h.fetched_turn().await;
     assert_eq!(fetched.item.instance, "i");
@@ -58,7 +58,7 @@ async fn a_start_is_fetchable_although_no_instance_exists(h: Harness) {
     assert_eq!(fetched.attempt_count, 1);
 }
 
-async fn a_start_without_version_is_fetchable(h: Harness) {
+async fn a_start_without_version_is_fetchable(h: CaseHarness) {
     h.send(start_without_version("i")).await;
     let fetched = h.fetched_turn().await;
     assert_eq!(fetched.item.orchestration_name, NAME);
@@ -66,19 +66,19 @@ async fn a_start_without_version_is_fetchable(h: Harness) {
     assert_eq!(fetched.item.messages, [start_without_version("i")]);
 }
 
-async fn the_instance_exists_only_after_an_ack(h: Harness) {
+async fn the_instance_exists_only_after_a_commit(h: CaseHarness) {
     h.send(start("i")).await;
     assert!(h.admin().list_instances().await.unwrap().is_empty());
     let fetched = h.fetched_turn().await;
     assert!(h.admin().list_instances().await.unwrap().is_empty());
-    TurnDraft::beginning("i", 1).commit(&h, &fetched.lock_token).await.unwrap();
+    SampleTurn::beginning("i", 1).commit(&h, &fetched.lock_token).await.unwrap();
     assert_eq!(h.admin().list_instances().await.unwrap(), ["i"]);
 }
 
-async fn the_version_is_the_metadatas_not_the_starts(h: Harness) {
+async fn the_version_is_the_metadatas_not_the_starts(h: CaseHarness) {
     h.send(start("i")).await;
     let turn =
-        TurnDraft::of("i", 1).event(1, events::started_as("Renamed", "3.2.1")).named("Renamed", "3.2.1");
+        SampleTurn::of("i", 1).event(1, events::started_as("Renamed", "3.2.1")).named("Renamed", "3.2.1");
     h.take_turn("i", turn).await;
     assert_eq!(h.admin().get_instance_info("i").await.unwrap().orchestration_version, "3.2.1");
     h.send(signal("i", "a")).await;
@@ -87,19 +87,19 @@ async fn the_version_is_the_metadatas_not_the_starts(h: Harness) {
     assert_eq!(fetched.item.orchestration_name, "Renamed");
 }
 
-async fn a_child_is_created_only_by_its_own_ack(h: Harness) {
-    h.begin("parent", TurnDraft::beginning("parent", 1).message(start_child("child", "parent"))).await;
+async fn a_child_is_created_only_by_its_own_commit(h: CaseHarness) {
+    h.begin("parent", SampleTurn::beginning("parent", 1).message(start_child("child", "parent"))).await;
     assert_eq!(h.admin().list_instances().await.unwrap(), ["parent"]);
     let fetched = h.fetched_turn().await;
     assert_eq!(fetched.item.instance, "child");
     assert_eq!(fetched.item.messages, [start_child("child", "parent")]);
-    TurnDraft::beginning("child", 1).parent("parent").commit(&h, &fetched.lock_token).await.unwrap();
+    SampleTurn::beginning("child", 1).parent("parent").commit(&h, &fetched.lock_token).await.unwrap();
     assert_eq!(h.admin().list_instances().await.unwrap(), ["child", "parent"]);
     assert_eq!(h.admin().list_children("parent").await.unwrap(), ["child"]);
 }
 
 /// Fetches once in each of so many tasks, and counts how often each instance came.
-async fn fetch_in_tasks(h: &Harness, tasks: usize) -> BTreeMap<String, usize> {
+async fn fetch_in_tasks(h: &CaseHarness, tasks: usize) -> BTreeMap<String, usize> {
     let tasks: Vec<_> = (0..tasks)
         .map(|_| {
             let store = h.store();
@@ -115,7 +115,7 @@ async fn fetch_in_tasks(h: &Harness, tasks: usize) -> BTreeMap<String, usize> {
     times
 }
 
-async fn ten_instances_fetched_concurrently_come_once_each(h: Harness) {
+async fn ten_instances_fetched_concurrently_come_once_each(h: CaseHarness) {
     for n in 0..10 {
         h.send(start(&format!("i{n}"))).await;
     }
@@ -124,7 +124,7 @@ async fn ten_instances_fetched_concurrently_come_once_each(h: Harness) {
     assert_eq!(times, expected);
 }
 
-async fn many_tasks_on_one_instance_have_one_winner(h: Harness) {
+async fn many_tasks_on_one_instance_have_one_winner(h: CaseHarness) {
     for name in ["a", "b", "c"] {
         h.send(signal("i", name)).await;
     }
@@ -132,7 +132,7 @@ async fn many_tasks_on_one_instance_have_one_winner(h: Harness) {
     assert_eq!(fetch_in_tasks(&h, 20).await, BTreeMap::from([("i".to_owned(), 1)]));
 }
 
-async fn forty_tasks_over_twenty_instances_get_none_twice(h: Harness) {
+async fn forty_tasks_over_twenty_instances_get_none_twice(h: CaseHarness) {
     for n in 0..20 {
         h.send(start(&format!("i{n:02}"))).await;
     }
@@ -141,7 +141,7 @@ async fn forty_tasks_over_twenty_instances_get_none_twice(h: Harness) {
     assert_eq!(times, expected);
 }
 
-async fn messages_arriving_under_lock_come_later_in_order(h: Harness) {
+async fn messages_arriving_under_lock_come_later_in_order(h: CaseHarness) {
     h.send(start("i")).await;
     let first = h.fetched_turn().await;
     for name in ["a", "b", "c"] {
@@ -153,21 +153,21 @@ async fn messages_arriving_under_lock_come_later_in_order(h: Harness) {
     assert_eq!(messages, [start("i"), signal("i", "a"), signal("i", "b"), signal("i", "c")]);
 }
 
-async fn a_lock_on_one_instance_never_blocks_another(h: Harness) {
+async fn a_lock_on_one_instance_never_blocks_another(h: CaseHarness) {
     h.send(start("a")).await;
     h.send(start("b")).await;
     assert_eq!(h.fetched_turn().await.item.instance, "a");
     h.send(signal("a", "waits")).await;
     let b = h.fetched_turn().await;
     assert_eq!(b.item.instance, "b");
-    TurnDraft::beginning("b", 1).commit(&h, &b.lock_token).await.unwrap();
+    SampleTurn::beginning("b", 1).commit(&h, &b.lock_token).await.unwrap();
     h.send(signal("b", "later")).await;
     let b = h.fetched_turn().await;
     assert_eq!(b.item.messages, [signal("b", "later")]);
     assert!(h.next_turn().await.is_none());
 }
 
-async fn the_oldest_visible_message_decides_which_instance_comes(h: Harness) {
+async fn the_oldest_visible_message_decides_which_instance_comes(h: CaseHarness) {
     for instance in ["z", "m", "a"] {
         h.send(start(instance)).await;
     }
@@ -177,7 +177,7 @@ async fn the_oldest_visible_message_decides_which_instance_comes(h: Harness) {
     }
 }
 
-async fn all_visible_messages_come_in_insertion_order(h: Harness) {
+async fn all_visible_messages_come_in_insertion_order(h: CaseHarness) {
     h.create("i").await;
     let sent: Vec<WorkItem> = (0..25).map(|n| signal("i", &format!("signal {n}"))).collect();
     for item in &sent {
@@ -186,7 +186,7 @@ async fn all_visible_messages_come_in_insertion_order(h: Harness) {
     assert_eq!(h.fetched_turn().await.item.messages, sent);
 }
 
-async fn messages_tagged_by_an_expired_lock_come_again_with_newer_ones(h: Harness) {
+async fn messages_tagged_by_an_expired_lock_come_again_with_newer_ones(h: CaseHarness) {
     h.create("i").await;
     h.send(signal("i", "a")).await;
     h.fetched_turn().await;
@@ -194,12 +194,12 @@ async fn messages_tagged_by_an_expired_lock_come_again_with_newer_ones(h: Harnes
     h.pass(PAST_LOCK);
     let fetched = h.fetched_turn().await;
     assert_eq!(fetched.item.messages, [signal("i", "a"), signal("i", "b")]);
-    TurnDraft::of("i", 1).commit(&h, &fetched.lock_token).await.unwrap();
+    SampleTurn::of("i", 1).commit(&h, &fetched.lock_token).await.unwrap();
     assert!(h.next_turn().await.is_none());
     assert_eq!(h.messages_waiting().await, 0);
 }
 
-async fn a_delayed_timer_is_invisible_until_due(h: Harness) {
+async fn a_delayed_timer_is_invisible_until_due(h: CaseHarness) {
     h.create("i").await;
     let due = timer("i", 2, h.now_ms() + 5_000);
     h.send_later(due.clone(), secs(5)).await;
@@ -210,18 +210,18 @@ async fn a_delayed_timer_is_invisible_until_due(h: Harness) {
     assert_eq!(h.fetched_turn().await.item.messages, [due]);
 }
 
-async fn a_delayed_message_does_not_come_with_visible_ones(h: Harness) {
+async fn a_delayed_message_does_not_come_with_visible_ones(h: CaseHarness) {
     h.create("i").await;
     h.send_later(signal("i", "late"), secs(5)).await;
     h.send(signal("i", "now")).await;
     let fetched = h.fetched_turn().await;
     assert_eq!(fetched.item.messages, [signal("i", "now")]);
     h.pass(secs(6));
-    TurnDraft::of("i", 1).commit(&h, &fetched.lock_token).await.unwrap();
+    SampleTurn::of("i", 1).commit(&h, &fetched.lock_token).await.unwrap();
     assert_eq!(h.fetched_turn().await.item.messages, [signal("i", "late")]);
 }
 
-async fn the_history_is_that_of_the_current_execution_ordered_by_id(h: Harness) {
+async fn the_history_is_that_of_the_current_execution_ordered_by_id(h: CaseHarness) {
     h.create_with_executions("i", 2).await;
     let late = Event::stamped(5, "i", 2, None, 1, events::signalled("late"));
     let early = Event::stamped(3, "i", 2, None, 1, events::signalled("early"));
@@ -234,10 +234,10 @@ async fn the_history_is_that_of_the_current_execution_ordered_by_id(h: Harness) 
     assert_eq!(ids, [(2, 1), (2, 3), (2, 5)]);
 }
 
-async fn the_full_history_comes_with_every_fetch(h: Harness) {
+async fn the_full_history_comes_with_every_fetch(h: CaseHarness) {
     h.create("i").await;
     for event_id in 2..=6 {
-        h.turn("i", TurnDraft::of("i", 1).event(event_id, events::scheduled())).await;
+        h.turn("i", SampleTurn::of("i", 1).event(event_id, events::scheduled())).await;
     }
     h.send(activity_completed("i", 6)).await;
     let item = h.fetched_turn().await.item;
@@ -247,7 +247,7 @@ async fn the_full_history_comes_with_every_fetch(h: Harness) {
 }
 
 /// Asks for up to so many instances.
-async fn fetch_batch(h: &Harness, turns_max: usize) -> Vec<FetchedTurn> {
+async fn fetch_batch(h: &CaseHarness, turns_max: usize) -> Vec<FetchedTurn> {
     let fetch = TurnFetch::new(LOCK, Duration::ZERO).with_turns_max(turns_max);
     let turns = h.fetch_turns(&fetch).await.unwrap();
     assert!(turns.len() <= turns_max, "{} turns came although {turns_max} were asked for", turns.len());
@@ -255,7 +255,7 @@ async fn fetch_batch(h: &Harness, turns_max: usize) -> Vec<FetchedTurn> {
 }
 
 /// Fetches in batches until nothing comes.
-async fn drain_in_batches(h: &Harness, turns_max: usize) -> Vec<FetchedTurn> {
+async fn drain_in_batches(h: &CaseHarness, turns_max: usize) -> Vec<FetchedTurn> {
     let mut all = Vec::new();
     loop {
         let turns = fetch_batch(h, turns_max).await;
@@ -266,7 +266,7 @@ async fn drain_in_batches(h: &Harness, turns_max: usize) -> Vec<FetchedTurn> {
     }
 }
 
-async fn never_more_instances_come_than_were_asked_for(h: Harness) {
+async fn never_more_instances_come_than_were_asked_for(h: CaseHarness) {
     for n in 0..10 {
         h.send(start(&format!("i{n}"))).await;
     }
@@ -276,7 +276,7 @@ async fn never_more_instances_come_than_were_asked_for(h: Harness) {
     assert_eq!((turns.len(), instances.len(), tokens.len()), (10, 10, 10), "each once, with its own token");
 }
 
-async fn one_ready_instance_is_enough_for_a_fetch_of_many(h: Harness) {
+async fn one_ready_instance_is_enough_for_a_fetch_of_many(h: CaseHarness) {
     assert!(fetch_batch(&h, 50).await.is_empty());
     h.send(start("locked")).await;
     h.fetched_turn().await;
@@ -287,7 +287,7 @@ async fn one_ready_instance_is_enough_for_a_fetch_of_many(h: Harness) {
     assert_eq!(turns[0].item.instance, "ready");
 }
 
-async fn a_fetch_of_many_takes_the_oldest_first(h: Harness) {
+async fn a_fetch_of_many_takes_the_oldest_first(h: CaseHarness) {
     for instance in ["z", "m", "a", "k"] {
         h.send(start(instance)).await;
     }
@@ -297,10 +297,10 @@ async fn a_fetch_of_many_takes_the_oldest_first(h: Harness) {
     assert_eq!(instances, ["z", "m", "a", "k"]);
 }
 
-async fn each_instance_of_a_batch_has_its_own_token_and_messages(h: Harness) {
+async fn each_instance_of_a_batch_has_its_own_token_and_messages(h: CaseHarness) {
     for instance in ["a", "b", "c"] {
         h.create(instance).await;
-        h.turn(instance, TurnDraft::of(instance, 1).event(2, events::signalled(instance))).await;
+        h.turn(instance, SampleTurn::of(instance, 1).event(2, events::signalled(instance))).await;
     }
     for instance in ["a", "b", "c"] {
         h.send(signal(instance, instance)).await;
@@ -311,14 +311,14 @@ async fn each_instance_of_a_batch_has_its_own_token_and_messages(h: Harness) {
         assert_eq!(turn.item.messages, [signal(instance, instance)]);
         assert_eq!(turn.item.history, h.history(instance).await.unwrap());
         assert_eq!(turn.attempt_count, 1);
-        let draft = TurnDraft::of(instance, 1).event(3, events::scheduled());
+        let draft = SampleTurn::of(instance, 1).event(3, events::scheduled());
         draft.commit(&h, &turn.lock_token).await.unwrap();
         assert_eq!(h.event_ids(instance).await, [1, 2, 3]);
     }
     assert_eq!((turns.len(), h.messages_waiting().await), (3, 0));
 }
 
-async fn instances_of_a_batch_are_released_and_expire_one_by_one(h: Harness) {
+async fn instances_of_a_batch_are_released_and_expire_one_by_one(h: CaseHarness) {
     for instance in ["a", "b", "c"] {
         h.send(start(instance)).await;
     }
@@ -327,16 +327,16 @@ async fn instances_of_a_batch_are_released_and_expire_one_by_one(h: Harness) {
     let again = h.fetched_turn().await;
     assert_eq!((again.item.instance.as_str(), again.attempt_count), ("b", 1), "only b was released");
     assert!(h.next_turn().await.is_none());
-    TurnDraft::beginning("b", 1).commit(&h, &again.lock_token).await.unwrap();
+    SampleTurn::beginning("b", 1).commit(&h, &again.lock_token).await.unwrap();
     h.renew_turn(&turns[2].lock_token, 3 * LOCK).await.unwrap();
     h.pass(PAST_LOCK);
     let expired = h.fetched_turn().await;
     assert_eq!((expired.item.instance.as_str(), expired.attempt_count), ("a", 2), "c was renewed");
     assert!(h.next_turn().await.is_none());
-    TurnDraft::beginning("c", 1).commit(&h, &turns[2].lock_token).await.unwrap();
+    SampleTurn::beginning("c", 1).commit(&h, &turns[2].lock_token).await.unwrap();
 }
 
-async fn lock_left_is_at_most_the_lock_timeout_and_not_zero(h: Harness) {
+async fn lock_left_is_at_most_the_lock_timeout_and_not_zero(h: CaseHarness) {
     for n in 0..5 {
         h.send(start(&format!("i{n}"))).await;
     }

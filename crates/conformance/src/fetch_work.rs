@@ -1,4 +1,4 @@
-//! A worker fetch locks the oldest activity the worker may take.
+//! `fetch_work` locks the oldest activities that the worker may take.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -6,17 +6,17 @@ use std::time::Duration;
 use everturn_provider::TagFilter;
 use everturn_provider::store::{FetchedWork, WorkFetch};
 
-use crate::harness::{ActivityId, Harness, LOCK, PAST_LOCK, secs, session};
+use crate::harness::{ActivityId, CaseHarness, LOCK, PAST_LOCK, secs, session};
 use crate::items::{activity, activity_completed, activity_in_session, activity_of, activity_tagged};
-use crate::turn_draft::TurnDraft;
+use crate::sample_turn::SampleTurn;
 
 cases! { $ fetch_work as fetch_work_cases:
     an_empty_queue_gives_none,
     five_activities_come_in_order_then_nothing,
     an_activity_is_fetchable_at_once_and_as_it_was_sent,
     a_delayed_activity_does_not_hide_the_next,
-    a_fetched_activity_is_invisible_until_its_ack,
-    an_unacked_activity_comes_again_after_expiry,
+    a_fetched_activity_is_invisible_until_it_is_settled,
+    an_unsettled_activity_comes_again_after_expiry,
     a_redelivered_activity_comes_before_younger_ones,
     an_activity_is_fetchable_while_its_instance_runs,
     an_activity_is_fetchable_after_its_instance_ended,
@@ -32,11 +32,11 @@ cases! { $ fetch_work as fetch_work_cases:
     the_orchestration_of_an_activity_is_the_stored_one,
 }
 
-async fn an_empty_queue_gives_none(h: Harness) {
+async fn an_empty_queue_gives_none(h: CaseHarness) {
     assert!(h.next_work().await.is_none());
 }
 
-async fn five_activities_come_in_order_then_nothing(h: Harness) {
+async fn five_activities_come_in_order_then_nothing(h: CaseHarness) {
     for id in 1..=5 {
         h.queue(activity("i", id)).await;
     }
@@ -44,7 +44,7 @@ async fn five_activities_come_in_order_then_nothing(h: Harness) {
     assert!(h.next_work().await.is_none());
 }
 
-async fn an_activity_is_fetchable_at_once_and_as_it_was_sent(h: Harness) {
+async fn an_activity_is_fetchable_at_once_and_as_it_was_sent(h: CaseHarness) {
     let sent = activity_of("i", 7, None, None);
     h.queue(sent.clone()).await;
     let work = h.fetched_work().await;
@@ -53,7 +53,7 @@ async fn an_activity_is_fetchable_at_once_and_as_it_was_sent(h: Harness) {
     assert!(!work.lock_token.is_empty());
 }
 
-async fn a_delayed_activity_does_not_hide_the_next(h: Harness) {
+async fn a_delayed_activity_does_not_hide_the_next(h: CaseHarness) {
     h.queue(activity("i", 1)).await;
     h.queue(activity("i", 2)).await;
     let first = h.fetched_work().await;
@@ -61,7 +61,7 @@ async fn a_delayed_activity_does_not_hide_the_next(h: Harness) {
     assert_eq!(h.drain_work().await, [2]);
 }
 
-async fn a_fetched_activity_is_invisible_until_its_ack(h: Harness) {
+async fn a_fetched_activity_is_invisible_until_it_is_settled(h: CaseHarness) {
     h.queue(activity("i", 1)).await;
     let work = h.fetched_work().await;
     assert!(h.next_work().await.is_none());
@@ -73,7 +73,7 @@ async fn a_fetched_activity_is_invisible_until_its_ack(h: Harness) {
     assert!(h.next_work().await.is_none());
 }
 
-async fn an_unacked_activity_comes_again_after_expiry(h: Harness) {
+async fn an_unsettled_activity_comes_again_after_expiry(h: CaseHarness) {
     h.queue(activity("i", 1)).await;
     let first = h.fetched_work().await;
     h.pass(PAST_LOCK);
@@ -84,7 +84,7 @@ async fn an_unacked_activity_comes_again_after_expiry(h: Harness) {
     assert_eq!(second.attempt_count, 2);
 }
 
-async fn a_redelivered_activity_comes_before_younger_ones(h: Harness) {
+async fn a_redelivered_activity_comes_before_younger_ones(h: CaseHarness) {
     h.queue(activity("i", 1)).await;
     h.fetched_work().await;
     h.queue(activity("i", 2)).await;
@@ -92,16 +92,16 @@ async fn a_redelivered_activity_comes_before_younger_ones(h: Harness) {
     assert_eq!(h.drain_work().await, [1, 2]);
 }
 
-async fn an_activity_is_fetchable_while_its_instance_runs(h: Harness) {
-    h.begin("i", TurnDraft::beginning("i", 1).activity(activity("i", 2))).await;
+async fn an_activity_is_fetchable_while_its_instance_runs(h: CaseHarness) {
+    h.begin("i", SampleTurn::beginning("i", 1).activity(activity("i", 2))).await;
     assert_eq!(h.drain_work().await, [2]);
 }
 
-async fn an_activity_is_fetchable_after_its_instance_ended(h: Harness) {
+async fn an_activity_is_fetchable_after_its_instance_ended(h: CaseHarness) {
     let beginnings = [
-        ("a", TurnDraft::beginning("a", 1).activity(activity("a", 1)).completing(2, "ok")),
-        ("b", TurnDraft::beginning("b", 1).activity(activity("b", 2)).failing(2, "boom")),
-        ("c", TurnDraft::beginning("c", 1).activity(activity("c", 3)).continuing_as_new(2)),
+        ("a", SampleTurn::beginning("a", 1).activity(activity("a", 1)).completing(2, "ok")),
+        ("b", SampleTurn::beginning("b", 1).activity(activity("b", 2)).failing(2, "boom")),
+        ("c", SampleTurn::beginning("c", 1).activity(activity("c", 3)).continuing_as_new(2)),
     ];
     for (instance, turn) in beginnings {
         h.begin(instance, turn).await;
@@ -114,14 +114,14 @@ async fn an_activity_is_fetchable_after_its_instance_ended(h: Harness) {
     }
 }
 
-async fn an_activity_is_fetchable_without_any_instance(h: Harness) {
+async fn an_activity_is_fetchable_without_any_instance(h: CaseHarness) {
     h.queue(activity("ghost", 1)).await;
     let work = h.fetched_work().await;
     h.end_work(&work.lock_token, Some(activity_completed("ghost", 1))).await.unwrap();
 }
 
-async fn a_leftover_of_a_deleted_instance_does_no_harm(h: Harness) {
-    h.begin("i", TurnDraft::beginning("i", 1).activity(activity("i", 2))).await;
+async fn a_leftover_of_a_deleted_instance_does_no_harm(h: CaseHarness) {
+    h.begin("i", SampleTurn::beginning("i", 1).activity(activity("i", 2))).await;
     h.admin().delete_instance("i", true).await.unwrap();
     if let Some(work) = h.next_work().await {
         h.end_work(&work.lock_token, Some(activity_completed("i", 2))).await.unwrap();
@@ -129,7 +129,7 @@ async fn a_leftover_of_a_deleted_instance_does_no_harm(h: Harness) {
     assert!(h.next_work().await.is_none());
 }
 
-async fn concurrent_fetches_get_no_activity_twice(h: Harness) {
+async fn concurrent_fetches_get_no_activity_twice(h: CaseHarness) {
     for id in 1..=20 {
         h.queue(activity("i", id)).await;
     }
@@ -149,7 +149,7 @@ async fn concurrent_fetches_get_no_activity_twice(h: Harness) {
     assert_eq!((ids.len(), tokens.len(), count), (20, 20, 20));
 }
 
-async fn one_activity_has_one_winner(h: Harness) {
+async fn one_activity_has_one_winner(h: CaseHarness) {
     h.queue(activity("i", 1)).await;
     let mut tasks = Vec::new();
     for _ in 0..20 {
@@ -164,14 +164,14 @@ async fn one_activity_has_one_winner(h: Harness) {
 }
 
 /// Asks for up to so many activities.
-async fn fetch_batch(h: &Harness, fetch: WorkFetch, work_max: usize) -> Vec<FetchedWork> {
+async fn fetch_batch(h: &CaseHarness, fetch: WorkFetch, work_max: usize) -> Vec<FetchedWork> {
     let batch = h.fetch_work(&fetch.with_work_max(work_max)).await.unwrap();
     assert!(batch.len() <= work_max, "{} activities came although {work_max} were asked for", batch.len());
     batch
 }
 
 /// Fetches in batches until nothing comes.
-async fn drain_in_batches(h: &Harness, fetch: &WorkFetch, work_max: usize) -> Vec<FetchedWork> {
+async fn drain_in_batches(h: &CaseHarness, fetch: &WorkFetch, work_max: usize) -> Vec<FetchedWork> {
     let mut all = Vec::new();
     loop {
         let batch = fetch_batch(h, fetch.clone(), work_max).await;
@@ -186,7 +186,7 @@ fn one_look() -> WorkFetch {
     WorkFetch::new(LOCK, Duration::ZERO)
 }
 
-async fn never_more_activities_come_than_were_asked_for(h: Harness) {
+async fn never_more_activities_come_than_were_asked_for(h: CaseHarness) {
     for id in 1..=10 {
         h.queue(activity("i", id)).await;
     }
@@ -197,7 +197,7 @@ async fn never_more_activities_come_than_were_asked_for(h: Harness) {
     assert_eq!(tokens.len(), 10, "each with its own token");
 }
 
-async fn one_ready_activity_is_enough_for_a_fetch_of_many(h: Harness) {
+async fn one_ready_activity_is_enough_for_a_fetch_of_many(h: CaseHarness) {
     assert!(fetch_batch(&h, one_look(), 50).await.is_empty());
     for id in 1..=3 {
         h.queue(activity("i", id)).await;
@@ -209,7 +209,7 @@ async fn one_ready_activity_is_enough_for_a_fetch_of_many(h: Harness) {
     assert_eq!(batch.iter().map(ActivityId::activity_id).collect::<Vec<_>>(), [3]);
 }
 
-async fn a_fetch_of_many_takes_only_what_the_worker_may_take(h: Harness) {
+async fn a_fetch_of_many_takes_only_what_the_worker_may_take(h: CaseHarness) {
     h.queue(activity_in_session("i", 1, "of another")).await;
     assert_eq!(h.next_work_as("another", secs(600)).await.unwrap().activity_id(), 1);
     h.queue(activity("i", 2)).await;
@@ -229,7 +229,7 @@ async fn a_fetch_of_many_takes_only_what_the_worker_may_take(h: Harness) {
     }
 }
 
-async fn activities_of_a_batch_are_settled_one_by_one(h: Harness) {
+async fn activities_of_a_batch_are_settled_one_by_one(h: CaseHarness) {
     h.create("i").await;
     for id in 1..=3 {
         h.queue(activity("i", id)).await;
@@ -244,7 +244,7 @@ async fn activities_of_a_batch_are_settled_one_by_one(h: Harness) {
     assert_eq!(h.drain_work().await, [1, 2]);
 }
 
-async fn lock_left_is_at_most_the_lock_timeout_and_not_zero(h: Harness) {
+async fn lock_left_is_at_most_the_lock_timeout_and_not_zero(h: CaseHarness) {
     for id in 1..=5 {
         h.queue(activity("i", id)).await;
     }
@@ -255,8 +255,8 @@ async fn lock_left_is_at_most_the_lock_timeout_and_not_zero(h: Harness) {
     }
 }
 
-async fn the_orchestration_of_an_activity_is_the_stored_one(h: Harness) {
-    h.begin("i", TurnDraft::beginning("i", 1).activity(activity("i", 2))).await;
+async fn the_orchestration_of_an_activity_is_the_stored_one(h: CaseHarness) {
+    h.begin("i", SampleTurn::beginning("i", 1).activity(activity("i", 2))).await;
     let work = h.fetched_work().await;
     let stored = h.read_orchestration_name("i").await.unwrap();
     assert!(work.orchestration.is_none() || work.orchestration == stored, "{work:?} of {stored:?}");

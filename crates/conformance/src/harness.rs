@@ -9,22 +9,22 @@ use everturn_provider::{ManualClock, Provider, ProviderError, store_of};
 
 use crate::factory::{ProviderFactory, WorkerRowDamage};
 use crate::items;
+use crate::sample_turn::SampleTurn;
 pub(crate) use crate::store_handle::{ActivityId, LOCK, PAST_LOCK, StoreHandle, custom_status, session};
-use crate::turn_draft::TurnDraft;
 
 pub(crate) const fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
 }
 
 /// A provider under test. Dereferences to its store: the provider's own, or the adapter around its plain verbs.
-pub struct Harness {
+pub struct CaseHarness {
     factory: Box<dyn ProviderFactory>,
     provider: Arc<dyn Provider>,
     store: StoreHandle,
     clock: Arc<ManualClock>,
 }
 
-impl Deref for Harness {
+impl Deref for CaseHarness {
     type Target = StoreHandle;
 
     fn deref(&self) -> &Self::Target {
@@ -32,7 +32,7 @@ impl Deref for Harness {
     }
 }
 
-impl Harness {
+impl CaseHarness {
     pub(crate) async fn open(factory: Box<dyn ProviderFactory>) -> Self {
         let provider = factory.open().await;
         Self::of(factory, provider)
@@ -105,11 +105,11 @@ impl Harness {
 
     /// Makes a running instance: its first turn is committed.
     pub(crate) async fn create(&self, instance: &str) {
-        self.begin(instance, TurnDraft::beginning(instance, 1)).await;
+        self.begin(instance, SampleTurn::beginning(instance, 1)).await;
     }
 
-    /// Makes an instance whose first turn is the given one.
-    pub(crate) async fn begin(&self, instance: &str, turn: TurnDraft) {
+    /// Makes an instance with this first turn.
+    pub(crate) async fn begin(&self, instance: &str, turn: SampleTurn) {
         self.send(items::start(instance)).await;
         self.take_turn(instance, turn).await;
     }
@@ -117,18 +117,18 @@ impl Harness {
     /// Makes a running child.
     pub(crate) async fn create_child(&self, instance: &str, parent: &str) {
         self.send(items::start_child(instance, parent)).await;
-        self.take_turn(instance, TurnDraft::beginning(instance, 1).parent(parent)).await;
+        self.take_turn(instance, SampleTurn::beginning(instance, 1).parent(parent)).await;
     }
 
     /// Makes an instance that completed in its first turn, with two events.
     pub(crate) async fn create_completed(&self, instance: &str) {
-        self.begin(instance, TurnDraft::beginning(instance, 1).completing(2, "done")).await;
+        self.begin(instance, SampleTurn::beginning(instance, 1).completing(2, "done")).await;
     }
 
     /// Makes a completed child, with two events.
     pub(crate) async fn create_completed_child(&self, instance: &str, parent: &str) {
         self.send(items::start_child(instance, parent)).await;
-        let turn = TurnDraft::beginning(instance, 1).parent(parent).completing(2, "done");
+        let turn = SampleTurn::beginning(instance, 1).parent(parent).completing(2, "done");
         self.take_turn(instance, turn).await;
     }
 
@@ -136,20 +136,20 @@ impl Harness {
     pub(crate) async fn create_with_executions(&self, instance: &str, executions: u64) {
         self.send(items::start(instance)).await;
         for execution_id in 1..executions {
-            let turn = TurnDraft::beginning(instance, execution_id).continuing_as_new(2);
+            let turn = SampleTurn::beginning(instance, execution_id).continuing_as_new(2);
             self.take_turn(instance, turn).await;
         }
-        self.take_turn(instance, TurnDraft::beginning(instance, executions)).await;
+        self.take_turn(instance, SampleTurn::beginning(instance, executions)).await;
     }
 
     /// Sends a signal to the instance and commits the turn it causes.
-    pub(crate) async fn turn(&self, instance: &str, turn: TurnDraft) {
+    pub(crate) async fn turn(&self, instance: &str, turn: SampleTurn) {
         self.send(items::signal(instance, "go")).await;
         self.take_turn(instance, turn).await;
     }
 
     /// Commits a turn on the messages that wait; the instance must be the next one.
-    pub(crate) async fn take_turn(&self, instance: &str, turn: TurnDraft) {
+    pub(crate) async fn take_turn(&self, instance: &str, turn: SampleTurn) {
         let fetched = self.fetched_turn().await;
         assert_eq!(fetched.item.instance, instance, "the instance whose turn it is");
         turn.commit(self, &fetched.lock_token).await.unwrap();
@@ -161,14 +161,14 @@ pub(crate) fn expect_error<T: std::fmt::Debug>(answer: Result<T, ProviderError>)
     answer.expect_err("the call is refused")
 }
 
-/// The error of a call that trying again will not help.
+/// The error of a call that does not succeed if it is repeated.
 pub(crate) fn expect_permanent_error<T: std::fmt::Debug>(answer: Result<T, ProviderError>) -> ProviderError {
     let error = expect_error(answer);
-    assert!(!error.is_retryable(), "trying again does not help: {error}");
+    assert!(!error.is_retryable(), "the error is permanent: {error}");
     error
 }
 
-/// The error of a call whose lock is gone; the caller can tell.
+/// The error of a call whose lock is gone; its kind says so.
 pub(crate) fn expect_lock_lost<T: std::fmt::Debug>(answer: Result<T, ProviderError>) -> ProviderError {
     let error = expect_permanent_error(answer);
     assert!(error.is_lock_lost(), "the error says that the lock is gone: {error:?}");

@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use crate::harness::{Harness, StoreHandle};
+use crate::harness::{CaseHarness, StoreHandle};
 
 /// Everything that can be seen of these instances and of the store as a whole, as text that can be compared.
-pub(crate) async fn image(h: &Harness, instances: &[&str]) -> String {
+pub(crate) async fn image(h: &CaseHarness, instances: &[&str]) -> String {
     format!("{}{}", image_of(h, &[]).await, image_of_instances(h, instances).await)
 }
 
 /// Everything that can be seen of these instances alone.
-pub(crate) async fn image_of_instances(h: &Harness, instances: &[&str]) -> String {
+pub(crate) async fn image_of_instances(h: &CaseHarness, instances: &[&str]) -> String {
     let mut image = String::new();
     for instance in instances {
         write_instance(h, instance, &mut image).await;
@@ -39,12 +39,15 @@ async fn write_instance(store: &StoreHandle, instance: &str, image: &mut String)
     let executions = admin.list_executions(instance).await.unwrap();
     let current = admin.latest_execution_id(instance).await.unwrap();
     let info = admin.get_instance_info(instance).await.ok();
-    let told = store.read_status(instance).await.unwrap();
+    let read_status = store.read_status(instance).await.unwrap();
     let status = store.read_custom_status(instance, 0).await.unwrap();
     let kv: BTreeMap<String, String> = store.read_kv_values(instance).await.unwrap().into_iter().collect();
     let stats = store.read_stats(instance).await.unwrap();
-    writeln!(image, "{instance} {executions:?} {current} {info:?} {told:?} {status:?} {kv:?} {stats:?}")
-        .unwrap();
+    writeln!(
+        image,
+        "{instance} {executions:?} {current} {info:?} {read_status:?} {status:?} {kv:?} {stats:?}"
+    )
+    .unwrap();
     for execution in executions {
         let info = admin.get_execution_info(instance, execution).await.unwrap();
         let history = store.history_of(instance, execution).await.unwrap();

@@ -1,7 +1,7 @@
 //! The provider contract as tests, for any provider.
 //!
 //! Write a [`ProviderFactory`], then call [`provider_tests!`] in an integration test: every case becomes one named test
-//! in a module named after the verb of the contract it is about.
+//! in a module named after the verb that it tests.
 //!
 //! ```
 //! # mod mine {
@@ -52,8 +52,12 @@
 //! The first makes the named cases; the second tries random sequences of calls beside the in-memory provider, see
 //! [`model`].
 //!
-//! Time is a [`ManualClock`](everturn_provider::ManualClock) that the factory hands to its provider: locks expire and
-//! delays end because a case moved it, not because it slept.
+//! The cases call the verbs of [`Store`](everturn_provider::store::Store), as the engine does. A provider that
+//! implements only the plain verbs is tested through the adapter; [`plain_verbs`] compares each plain verb with the verb
+//! of the store.
+//!
+//! Time is a [`ManualClock`](everturn_provider::ManualClock) that the factory passes to its provider: locks expire and
+//! delays end because a case moves the clock. No case sleeps.
 #![forbid(unsafe_code)]
 #![allow(
     clippy::unwrap_used,
@@ -71,8 +75,8 @@ mod harness;
 mod image;
 mod items;
 mod plain_provider;
+mod sample_turn;
 mod store_handle;
-mod turn_draft;
 mod waiting;
 
 pub mod abandon_turn;
@@ -118,12 +122,13 @@ pub mod watch;
 
 pub use admin_layer::{AdminLayer, LayeredAdmin};
 pub use factory::{ProviderFactory, WorkerRowDamage};
-pub use harness::Harness;
+pub use harness::CaseHarness;
 pub use plain_provider::PlainProvider;
 
+use std::pin::Pin;
 use std::time::Duration;
 
-/// Longer than any case needs, even on a busy machine: what takes longer hangs.
+/// Longer than any case needs, even on a busy machine: a case that takes longer hangs.
 const CASE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Makes one test of every case of the contract, on the providers of the given [`ProviderFactory`].
@@ -174,15 +179,21 @@ macro_rules! provider_tests {
     };
 }
 
+/// A case under way.
+#[doc(hidden)]
+pub type CaseFuture = Pin<Box<dyn Future<Output = ()>>>;
+
 /// Runs one case on a store of its own. Called by what [`provider_tests!`] expands to.
 #[doc(hidden)]
-pub fn run<Case>(factory: impl ProviderFactory + 'static, case: fn(Harness) -> Case)
-where
-    Case: Future<Output = ()>,
-{
+pub fn run(factory: impl ProviderFactory + 'static, case: fn(CaseHarness) -> CaseFuture) {
+    run_boxed(Box::new(factory), case);
+}
+
+/// Compiled once, for all factories and cases: there are thousands of tests.
+fn run_boxed(factory: Box<dyn ProviderFactory>, case: fn(CaseHarness) -> CaseFuture) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     runtime.expect("a tokio runtime").block_on(async {
-        let harness = Harness::open(Box::new(factory)).await;
+        let harness = CaseHarness::open(factory).await;
         tokio::time::timeout(CASE_TIMEOUT, case(harness)).await.expect("the case ends");
     });
 }

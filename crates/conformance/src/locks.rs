@@ -5,27 +5,27 @@ use std::time::Duration;
 
 use everturn_provider::store::{TurnFetch, WorkFetch};
 
-use crate::harness::{Harness, PAST_LOCK, secs};
+use crate::harness::{CaseHarness, PAST_LOCK, secs};
 use crate::items::{activity, signal, start};
-use crate::turn_draft::TurnDraft;
+use crate::sample_turn::SampleTurn;
 
 cases! { $ locks as locks_cases:
-    the_provider_tells_the_clocks_time,
+    the_time_of_the_store_is_that_of_the_clock,
     a_second_fetch_gives_none_until_expiry,
     five_fetches_have_five_tokens,
     a_lock_lasts_as_long_as_was_asked,
-    an_instance_is_fetchable_right_after_an_ack,
+    an_instance_is_fetchable_right_after_a_commit,
     concurrent_fetchers_get_nothing_before_expiry,
     a_crashed_holder_blocks_until_expiry,
 }
 
-async fn the_provider_tells_the_clocks_time(h: Harness) {
+async fn the_time_of_the_store_is_that_of_the_clock(h: CaseHarness) {
     let before = h.now_ms();
     h.pass(secs(5));
     assert_eq!(h.now_ms(), before + 5_000);
 }
 
-async fn a_second_fetch_gives_none_until_expiry(h: Harness) {
+async fn a_second_fetch_gives_none_until_expiry(h: CaseHarness) {
     h.send(start("i")).await;
     let first = h.fetched_turn().await;
     assert!(h.next_turn().await.is_none());
@@ -37,7 +37,7 @@ async fn a_second_fetch_gives_none_until_expiry(h: Harness) {
     assert_eq!(second.item.messages, [start("i")]);
 }
 
-async fn five_fetches_have_five_tokens(h: Harness) {
+async fn five_fetches_have_five_tokens(h: CaseHarness) {
     let mut tokens = BTreeSet::new();
     for n in 0..5 {
         h.send(start(&format!("i{n}"))).await;
@@ -48,7 +48,7 @@ async fn five_fetches_have_five_tokens(h: Harness) {
     assert_eq!(tokens.len(), 10);
 }
 
-async fn a_lock_lasts_as_long_as_was_asked(h: Harness) {
+async fn a_lock_lasts_as_long_as_was_asked(h: CaseHarness) {
     h.send(start("i")).await;
     h.queue(activity("i", 1)).await;
     h.fetch_turn(&TurnFetch::new(secs(5), Duration::ZERO)).await.unwrap().unwrap();
@@ -63,15 +63,15 @@ async fn a_lock_lasts_as_long_as_was_asked(h: Harness) {
     assert!(h.next_work().await.is_some());
 }
 
-async fn an_instance_is_fetchable_right_after_an_ack(h: Harness) {
+async fn an_instance_is_fetchable_right_after_a_commit(h: CaseHarness) {
     h.send(start("i")).await;
     let fetched = h.fetched_turn().await;
     h.send(signal("i", "new")).await;
-    TurnDraft::beginning("i", 1).commit(&h, &fetched.lock_token).await.unwrap();
+    SampleTurn::beginning("i", 1).commit(&h, &fetched.lock_token).await.unwrap();
     assert_eq!(h.fetched_turn().await.item.messages, [signal("i", "new")]);
 }
 
-async fn concurrent_fetchers_get_nothing_before_expiry(h: Harness) {
+async fn concurrent_fetchers_get_nothing_before_expiry(h: CaseHarness) {
     h.send(start("i")).await;
     h.fetched_turn().await;
     h.pass(secs(15));
@@ -85,7 +85,7 @@ async fn concurrent_fetchers_get_nothing_before_expiry(h: Harness) {
     }
 }
 
-async fn a_crashed_holder_blocks_until_expiry(h: Harness) {
+async fn a_crashed_holder_blocks_until_expiry(h: CaseHarness) {
     h.send(start("i")).await;
     let store = h.store();
     let holder = tokio::spawn(async move {

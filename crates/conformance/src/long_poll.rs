@@ -1,29 +1,29 @@
 //! A fetch that finds nothing waits, and wakes for work.
 //!
-//! The clock of the store stands still here unless a case moves it; the waiting itself goes by real time.
+//! The store's clock moves only when a case moves it; waiting takes real time.
 
 use std::time::{Duration, Instant};
 
 use everturn_provider::store::WorkFetch;
 
 use crate::events;
-use crate::harness::{ActivityId, Harness, LOCK, PAST_LOCK, secs, session};
+use crate::harness::{ActivityId, CaseHarness, LOCK, PAST_LOCK, secs, session};
 use crate::items::{activity, activity_completed, activity_in_session, activity_tagged, signal, start};
-use crate::turn_draft::TurnDraft;
+use crate::sample_turn::SampleTurn;
 use crate::waiting::keeps_waiting;
 
 cases! { $ long_poll as long_poll_cases:
     with_zero_an_empty_fetch_returns_at_once,
     an_empty_orchestration_fetch_waits_its_poll_timeout,
     an_empty_work_fetch_waits_its_poll_timeout,
-    a_waiting_orchestration_fetch_wakes_on_a_new_message,
-    a_waiting_orchestration_fetch_wakes_on_a_delay_that_ends,
-    a_waiting_orchestration_fetch_wakes_on_a_lock_that_expires,
-    a_waiting_orchestration_fetch_wakes_on_an_ack_that_releases,
-    a_waiting_orchestration_fetch_wakes_on_a_completion,
-    a_waiting_orchestration_fetch_wakes_on_an_abandon,
+    a_waiting_turn_fetch_wakes_on_a_new_message,
+    a_waiting_turn_fetch_wakes_on_a_delay_that_ends,
+    a_waiting_turn_fetch_wakes_on_a_lock_that_expires,
+    a_waiting_turn_fetch_wakes_on_a_commit_that_releases,
+    a_waiting_turn_fetch_wakes_on_a_completion,
+    a_waiting_turn_fetch_wakes_on_an_abandon,
     a_waiting_work_fetch_wakes_on_a_new_activity,
-    a_waiting_work_fetch_wakes_on_an_orchestration_ack,
+    a_waiting_work_fetch_wakes_on_a_commit,
     a_waiting_work_fetch_wakes_on_a_delay_that_ends,
     a_waiting_work_fetch_wakes_on_a_lock_that_expires,
     a_waiting_work_fetch_wakes_on_a_lease_that_expires,
@@ -35,11 +35,11 @@ cases! { $ long_poll as long_poll_cases:
 /// Longer than any case waits.
 const LONG: Duration = secs(40);
 
-type Turns = std::pin::Pin<Box<dyn Future<Output = String> + Send>>;
-type Works = std::pin::Pin<Box<dyn Future<Output = u64> + Send>>;
+type WaitingTurnFetch = std::pin::Pin<Box<dyn Future<Output = String> + Send>>;
+type WaitingWorkFetch = std::pin::Pin<Box<dyn Future<Output = u64> + Send>>;
 
-/// A fetch that waits until it has an instance, and says which.
-fn waiting_fetch(h: &Harness) -> Turns {
+/// A fetch that waits for an instance and returns its id.
+fn waiting_fetch(h: &CaseHarness) -> WaitingTurnFetch {
     let store = h.store();
     Box::pin(async move {
         let fetched = store.next_turn_within(LONG).await.unwrap();
@@ -47,8 +47,8 @@ fn waiting_fetch(h: &Harness) -> Turns {
     })
 }
 
-/// A fetch that waits until it has an activity, and says which.
-fn waiting_work_fetch(h: &Harness, owner: Option<&str>) -> Works {
+/// A fetch that waits for an activity and returns its id.
+fn waiting_work_fetch(h: &CaseHarness, owner: Option<&str>) -> WaitingWorkFetch {
     let store = h.store();
     let fetch = WorkFetch::new(LOCK, LONG).with_session(owner.and_then(|owner| session(owner, secs(60))));
     Box::pin(
@@ -56,12 +56,12 @@ fn waiting_work_fetch(h: &Harness, owner: Option<&str>) -> Works {
     )
 }
 
-/// Ends long before the fetch gives up by itself.
+/// The result of a fetch that must end long before its own timeout.
 async fn woken<T>(fetch: impl Future<Output = T>) -> T {
     tokio::time::timeout(secs(10), fetch).await.expect("the fetch wakes")
 }
 
-async fn with_zero_an_empty_fetch_returns_at_once(h: Harness) {
+async fn with_zero_an_empty_fetch_returns_at_once(h: CaseHarness) {
     let mut quickest = LONG;
     for _ in 0..3 {
         let began = Instant::now();
@@ -90,7 +90,7 @@ async fn assert_waits<Fetch: Future<Output = bool>>(fetch: impl Fn(Duration) -> 
     panic!("waited {overtime:?} too long");
 }
 
-async fn an_empty_orchestration_fetch_waits_its_poll_timeout(h: Harness) {
+async fn an_empty_orchestration_fetch_waits_its_poll_timeout(h: CaseHarness) {
     if !h.factory().fetch_waits() {
         return;
     }
@@ -98,7 +98,7 @@ async fn an_empty_orchestration_fetch_waits_its_poll_timeout(h: Harness) {
     assert_waits(async |wait| store.next_turn_within(wait).await.unwrap().is_some()).await;
 }
 
-async fn an_empty_work_fetch_waits_its_poll_timeout(h: Harness) {
+async fn an_empty_work_fetch_waits_its_poll_timeout(h: CaseHarness) {
     if !h.factory().fetch_waits() {
         return;
     }
@@ -106,7 +106,7 @@ async fn an_empty_work_fetch_waits_its_poll_timeout(h: Harness) {
     assert_waits(async |wait| store.next_work_within(wait).await.unwrap().is_some()).await;
 }
 
-async fn a_waiting_orchestration_fetch_wakes_on_a_new_message(h: Harness) {
+async fn a_waiting_turn_fetch_wakes_on_a_new_message(h: CaseHarness) {
     if !h.factory().fetch_waits() {
         return;
     }
@@ -116,7 +116,7 @@ async fn a_waiting_orchestration_fetch_wakes_on_a_new_message(h: Harness) {
     assert_eq!(woken(fetch).await, "i");
 }
 
-async fn a_waiting_orchestration_fetch_wakes_on_a_delay_that_ends(h: Harness) {
+async fn a_waiting_turn_fetch_wakes_on_a_delay_that_ends(h: CaseHarness) {
     if !h.factory().fetch_waits() {
         return;
     }
@@ -129,7 +129,7 @@ async fn a_waiting_orchestration_fetch_wakes_on_a_delay_that_ends(h: Harness) {
     assert_eq!(woken(fetch).await, "i");
 }
 
-async fn a_waiting_orchestration_fetch_wakes_on_a_lock_that_expires(h: Harness) {
+async fn a_waiting_turn_fetch_wakes_on_a_lock_that_expires(h: CaseHarness) {
     if !h.factory().fetch_waits() {
         return;
     }
@@ -141,7 +141,7 @@ async fn a_waiting_orchestration_fetch_wakes_on_a_lock_that_expires(h: Harness) 
     assert_eq!(woken(fetch).await, "i");
 }
 
-async fn a_waiting_orchestration_fetch_wakes_on_an_ack_that_releases(h: Harness) {
+async fn a_waiting_turn_fetch_wakes_on_a_commit_that_releases(h: CaseHarness) {
     if !h.factory().fetch_waits() {
         return;
     }
@@ -150,15 +150,15 @@ async fn a_waiting_orchestration_fetch_wakes_on_an_ack_that_releases(h: Harness)
     h.send(signal("i", "under lock")).await;
     let mut fetch = waiting_fetch(&h);
     keeps_waiting(&mut fetch).await;
-    TurnDraft::beginning("i", 1).commit(&h, &fetched.lock_token).await.unwrap();
+    SampleTurn::beginning("i", 1).commit(&h, &fetched.lock_token).await.unwrap();
     assert_eq!(woken(fetch).await, "i");
 }
 
-async fn a_waiting_orchestration_fetch_wakes_on_a_completion(h: Harness) {
+async fn a_waiting_turn_fetch_wakes_on_a_completion(h: CaseHarness) {
     if !h.factory().fetch_waits() {
         return;
     }
-    h.begin("i", TurnDraft::beginning("i", 1).activity(activity("i", 2))).await;
+    h.begin("i", SampleTurn::beginning("i", 1).activity(activity("i", 2))).await;
     let work = h.fetched_work().await;
     let mut fetch = waiting_fetch(&h);
     keeps_waiting(&mut fetch).await;
@@ -166,7 +166,7 @@ async fn a_waiting_orchestration_fetch_wakes_on_a_completion(h: Harness) {
     assert_eq!(woken(fetch).await, "i");
 }
 
-async fn a_waiting_orchestration_fetch_wakes_on_an_abandon(h: Harness) {
+async fn a_waiting_turn_fetch_wakes_on_an_abandon(h: CaseHarness) {
     if !h.factory().fetch_waits() {
         return;
     }
@@ -178,7 +178,7 @@ async fn a_waiting_orchestration_fetch_wakes_on_an_abandon(h: Harness) {
     assert_eq!(woken(fetch).await, "i");
 }
 
-async fn a_waiting_work_fetch_wakes_on_a_new_activity(h: Harness) {
+async fn a_waiting_work_fetch_wakes_on_a_new_activity(h: CaseHarness) {
     if !h.factory().fetch_waits() {
         return;
     }
@@ -188,17 +188,18 @@ async fn a_waiting_work_fetch_wakes_on_a_new_activity(h: Harness) {
     assert_eq!(woken(fetch).await, 7);
 }
 
-async fn a_waiting_work_fetch_wakes_on_an_orchestration_ack(h: Harness) {
+async fn a_waiting_work_fetch_wakes_on_a_commit(h: CaseHarness) {
     if !h.factory().fetch_waits() {
         return;
     }
     let mut fetch = waiting_work_fetch(&h, None);
     keeps_waiting(&mut fetch).await;
-    h.begin("i", TurnDraft::beginning("i", 1).event(7, events::scheduled()).activity(activity("i", 7))).await;
+    h.begin("i", SampleTurn::beginning("i", 1).event(7, events::scheduled()).activity(activity("i", 7)))
+        .await;
     assert_eq!(woken(fetch).await, 7);
 }
 
-async fn a_waiting_work_fetch_wakes_on_a_delay_that_ends(h: Harness) {
+async fn a_waiting_work_fetch_wakes_on_a_delay_that_ends(h: CaseHarness) {
     if !h.factory().fetch_waits() {
         return;
     }
@@ -211,7 +212,7 @@ async fn a_waiting_work_fetch_wakes_on_a_delay_that_ends(h: Harness) {
     assert_eq!(woken(fetch).await, 7);
 }
 
-async fn a_waiting_work_fetch_wakes_on_a_lock_that_expires(h: Harness) {
+async fn a_waiting_work_fetch_wakes_on_a_lock_that_expires(h: CaseHarness) {
     if !h.factory().fetch_waits() {
         return;
     }
@@ -223,7 +224,7 @@ async fn a_waiting_work_fetch_wakes_on_a_lock_that_expires(h: Harness) {
     assert_eq!(woken(fetch).await, 7);
 }
 
-async fn a_waiting_work_fetch_wakes_on_a_lease_that_expires(h: Harness) {
+async fn a_waiting_work_fetch_wakes_on_a_lease_that_expires(h: CaseHarness) {
     if !h.factory().fetch_waits() {
         return;
     }
@@ -236,7 +237,7 @@ async fn a_waiting_work_fetch_wakes_on_a_lease_that_expires(h: Harness) {
     assert_eq!(woken(fetch).await, 2);
 }
 
-async fn a_waiting_fetch_does_not_wake_for_what_it_may_not_take(h: Harness) {
+async fn a_waiting_fetch_does_not_wake_for_what_it_may_not_take(h: CaseHarness) {
     if !h.factory().fetch_waits() {
         return;
     }
@@ -249,7 +250,7 @@ async fn a_waiting_fetch_does_not_wake_for_what_it_may_not_take(h: Harness) {
     assert_eq!(woken(fetch).await, 3);
 }
 
-async fn ten_waiting_fetches_share_ten_activities(h: Harness) {
+async fn ten_waiting_fetches_share_ten_activities(h: CaseHarness) {
     if !h.factory().fetch_waits() {
         return;
     }
@@ -265,7 +266,7 @@ async fn ten_waiting_fetches_share_ten_activities(h: Harness) {
     assert_eq!(ids, (0..10).collect::<Vec<_>>());
 }
 
-async fn many_waiting_fetches_take_one_message_once(h: Harness) {
+async fn many_waiting_fetches_take_one_message_once(h: CaseHarness) {
     if !h.factory().fetch_waits() {
         return;
     }

@@ -12,13 +12,13 @@ use semver::Version;
 
 use crate::events;
 use crate::harness::{
-    ActivityId, Harness, LOCK, PAST_LOCK, expect_error, expect_lock_lost, expect_permanent_error, secs,
+    ActivityId, CaseHarness, LOCK, PAST_LOCK, expect_error, expect_lock_lost, expect_permanent_error, secs,
 };
 use crate::image::image_of_instances;
 use crate::items::{
     activity, activity_completed, activity_in_session, activity_tagged, signal, start, timer,
 };
-use crate::turn_draft::TurnDraft;
+use crate::sample_turn::SampleTurn;
 
 cases! { $ plain_verbs as plain_verbs_cases:
     name_version_time_and_limit_are_those_of_the_store,
@@ -42,7 +42,7 @@ cases! { $ plain_verbs as plain_verbs_cases:
     as_management_capability_is_admin,
 }
 
-async fn name_version_time_and_limit_are_those_of_the_store(h: Harness) {
+async fn name_version_time_and_limit_are_those_of_the_store(h: CaseHarness) {
     let plain = h.provider();
     assert_eq!((plain.name(), plain.version()), (h.name(), h.version()));
     assert_eq!(plain.payload_bytes_max(), h.limits().payload_bytes_max);
@@ -51,9 +51,9 @@ async fn name_version_time_and_limit_are_those_of_the_store(h: Harness) {
     assert_eq!(plain.now_ms(), h.now_ms());
 }
 
-async fn fetch_orchestration_item_is_a_fetch_of_one_turn(h: Harness) {
-    h.begin("i", TurnDraft::beginning("i", 1).event(2, events::kv_set("k", "v")).continuing_as_new(3)).await;
-    h.take_turn("i", TurnDraft::beginning("i", 2)).await;
+async fn fetch_orchestration_item_is_a_fetch_of_one_turn(h: CaseHarness) {
+    h.begin("i", SampleTurn::beginning("i", 1).event(2, events::kv_set("k", "v")).continuing_as_new(3)).await;
+    h.take_turn("i", SampleTurn::beginning("i", 2)).await;
     h.send(signal("i", "a")).await;
     h.send(signal("i", "b")).await;
     h.send(start("other")).await;
@@ -63,15 +63,15 @@ async fn fetch_orchestration_item_is_a_fetch_of_one_turn(h: Harness) {
     let turn = h.fetched_turn().await;
     assert_eq!(format!("{plain:?}"), format!("{:?}", turn.item), "history, messages and keys are the same");
     assert_eq!((turn.item.instance.as_str(), attempts, turn.attempt_count), ("i", 1, 1));
-    TurnDraft::of("i", 2).commit(&h, &turn.lock_token).await.unwrap();
+    SampleTurn::of("i", 2).commit(&h, &turn.lock_token).await.unwrap();
     let next = h.provider().fetch_orchestration_item(LOCK, secs(1), None).await.unwrap().expect("the other");
     assert_eq!(next.0.instance, "other");
     h.pass(PAST_LOCK);
     assert_eq!(h.fetched_turn().await.attempt_count, 2, "the lock lasted as long as was asked");
 }
 
-async fn fetch_orchestration_item_filters_like_fetch_turns(h: Harness) {
-    h.begin("i", TurnDraft::beginning("i", 1).pinned(Version::new(2, 0, 0))).await;
+async fn fetch_orchestration_item_filters_like_fetch_turns(h: CaseHarness) {
+    h.begin("i", SampleTurn::beginning("i", 1).pinned(Version::new(2, 0, 0))).await;
     h.send(signal("i", "a")).await;
     let range = |from, to| DispatcherCapabilityFilter {
         supported_engine_versions: vec![SemverRange::new(Version::new(from, 0, 0), Version::new(to, 0, 0))],
@@ -87,7 +87,7 @@ async fn fetch_orchestration_item_filters_like_fetch_turns(h: Harness) {
     }
 }
 
-async fn fetch_orchestration_item_finds_nothing_where_fetch_turns_does(h: Harness) {
+async fn fetch_orchestration_item_finds_nothing_where_fetch_turns_does(h: CaseHarness) {
     assert!(h.provider().fetch_orchestration_item(LOCK, Duration::ZERO, None).await.unwrap().is_none());
     h.send(start("i")).await;
     let turn = h.fetched_turn().await;
@@ -99,15 +99,15 @@ async fn fetch_orchestration_item_finds_nothing_where_fetch_turns_does(h: Harnes
 }
 
 /// Everything that can be seen of two instances, which are the same but for their names.
-async fn assert_alike(h: &Harness, one: &str, other: &str) {
+async fn assert_alike(h: &CaseHarness, one: &str, other: &str) {
     let seen = image_of_instances(h, &[one]).await.replace(one, "INSTANCE");
     let expected = image_of_instances(h, &[other]).await.replace(other, "INSTANCE");
     assert_eq!(seen, expected);
 }
 
 /// A turn that decides one of everything, and ends as the status says.
-fn full_turn(instance: &str, status: ExecutionStatus) -> TurnDraft {
-    TurnDraft::beginning(instance, 1)
+fn full_turn(instance: &str, status: ExecutionStatus) -> SampleTurn {
+    SampleTurn::beginning(instance, 1)
         .event(2, events::kv_set("k", "v"))
         .event(3, events::custom_status(Some("status")))
         .event(4, events::scheduled())
@@ -121,7 +121,7 @@ fn full_turn(instance: &str, status: ExecutionStatus) -> TurnDraft {
         .status(status, "output")
 }
 
-async fn ack_orchestration_item_writes_what_commit_turn_does(h: Harness) {
+async fn ack_orchestration_item_writes_what_commit_turn_does(h: CaseHarness) {
     let statuses = [
         ExecutionStatus::Running,
         ExecutionStatus::Completed,
@@ -147,12 +147,12 @@ async fn ack_orchestration_item_writes_what_commit_turn_does(h: Harness) {
     }
 }
 
-async fn ack_orchestration_item_is_refused_like_commit_turn(h: Harness) {
+async fn ack_orchestration_item_is_refused_like_commit_turn(h: CaseHarness) {
     h.create("i").await;
     h.send(signal("i", "a")).await;
     let turn = h.fetched_turn().await;
     let plain = h.provider();
-    let empty = || TurnDraft::of("i", 1);
+    let empty = || SampleTurn::of("i", 1);
     expect_lock_lost(empty().ack(plain, "no such token").await);
     expect_error(empty().event(1, events::scheduled()).ack(plain, &turn.lock_token).await);
     empty().ack(plain, &turn.lock_token).await.unwrap();
@@ -161,7 +161,7 @@ async fn ack_orchestration_item_is_refused_like_commit_turn(h: Harness) {
     assert_eq!(h.event_ids("i").await, [1]);
 }
 
-async fn abandon_orchestration_item_is_abandon_turn(h: Harness) {
+async fn abandon_orchestration_item_is_abandon_turn(h: CaseHarness) {
     h.send(start("i")).await;
     for (ignore_attempt, attempts) in [(false, 1), (true, 2), (false, 2)] {
         let turn = h.fetched_turn().await;
@@ -178,20 +178,20 @@ async fn abandon_orchestration_item_is_abandon_turn(h: Harness) {
     assert_eq!(h.fetched_turn().await.attempt_count, 3);
 }
 
-async fn enqueue_for_orchestrator_is_a_submission_of_one_message(h: Harness) {
+async fn enqueue_for_orchestrator_is_a_submission_of_one_message(h: CaseHarness) {
     let plain = h.provider();
     plain.enqueue_for_orchestrator(start("i"), None).await.unwrap();
     plain.enqueue_for_orchestrator(signal("i", "late"), Some(secs(5))).await.unwrap();
     expect_permanent_error(plain.enqueue_for_orchestrator(activity("i", 1), None).await);
     let turn = h.fetched_turn().await;
     assert_eq!(turn.item.messages, [start("i")]);
-    TurnDraft::beginning("i", 1).commit(&h, &turn.lock_token).await.unwrap();
+    SampleTurn::beginning("i", 1).commit(&h, &turn.lock_token).await.unwrap();
     assert!(h.next_turn().await.is_none());
     h.pass(secs(6));
     assert_eq!(h.fetched_turn().await.item.messages, [signal("i", "late")]);
 }
 
-async fn enqueue_for_worker_and_append_with_execution_are_raw_writes(h: Harness) {
+async fn enqueue_for_worker_and_append_with_execution_are_raw_writes(h: CaseHarness) {
     let event = |instance: &str| Event::stamped(2, instance, 1, None, 1, events::scheduled());
     for instance in ["plain", "store"] {
         h.create(instance).await;
@@ -207,7 +207,7 @@ async fn enqueue_for_worker_and_append_with_execution_are_raw_writes(h: Harness)
     expect_permanent_error(h.provider().enqueue_for_worker(signal("i", "a")).await);
 }
 
-async fn fetch_work_item_is_a_fetch_of_one_activity(h: Harness) {
+async fn fetch_work_item_is_a_fetch_of_one_activity(h: CaseHarness) {
     let plain = h.provider();
     assert!(plain.fetch_work_item(LOCK, Duration::ZERO, None, &TagFilter::Any).await.unwrap().is_none());
     h.queue(activity("i", 1)).await;
@@ -224,7 +224,7 @@ async fn fetch_work_item_is_a_fetch_of_one_activity(h: Harness) {
     assert_eq!(fetched.expect("the locks expired").2, 3);
 }
 
-async fn fetch_work_item_filters_like_fetch_work(h: Harness) {
+async fn fetch_work_item_filters_like_fetch_work(h: CaseHarness) {
     h.queue(activity_tagged("i", 1, "gpu")).await;
     h.queue(activity_in_session("i", 2, "s")).await;
     h.queue(activity("i", 3)).await;
@@ -248,7 +248,7 @@ async fn fetch_work_item_filters_like_fetch_work(h: Harness) {
     assert!(h.next_work_as("another", LOCK).await.is_none(), "the session was claimed");
 }
 
-async fn ack_work_item_is_settle_work_with_an_end(h: Harness) {
+async fn ack_work_item_is_settle_work_with_an_end(h: CaseHarness) {
     h.create("i").await;
     for id in 1..=2 {
         h.queue(activity("i", id)).await;
@@ -265,7 +265,7 @@ async fn ack_work_item_is_settle_work_with_an_end(h: Harness) {
     assert!(h.next_work().await.is_none());
 }
 
-async fn abandon_work_item_is_settle_work_with_an_abandon(h: Harness) {
+async fn abandon_work_item_is_settle_work_with_an_abandon(h: CaseHarness) {
     h.queue(activity("i", 1)).await;
     for (ignore_attempt, attempts) in [(false, 1), (true, 2), (false, 2)] {
         let work = h.fetched_work().await;
@@ -279,7 +279,7 @@ async fn abandon_work_item_is_settle_work_with_an_abandon(h: Harness) {
     assert_eq!(h.fetched_work().await.attempt_count, 3);
 }
 
-async fn the_renewals_of_one_lock_are_renew(h: Harness) {
+async fn the_renewals_of_one_lock_are_renew(h: CaseHarness) {
     h.send(start("i")).await;
     h.queue(activity("i", 1)).await;
     let (turn, work) = (h.fetched_turn().await, h.fetched_work().await);
@@ -295,7 +295,7 @@ async fn the_renewals_of_one_lock_are_renew(h: Harness) {
     assert!(h.next_turn().await.is_some() && h.next_work().await.is_some(), "both expired");
 }
 
-async fn renew_session_lock_is_renew(h: Harness) {
+async fn renew_session_lock_is_renew(h: CaseHarness) {
     for (id, name, owner) in [(1, "s", "a"), (2, "t", "b")] {
         h.queue(activity_in_session("i", id, name)).await;
         assert_eq!(h.next_work_as(owner, LOCK).await.unwrap().activity_id(), id);
@@ -313,7 +313,7 @@ async fn renew_session_lock_is_renew(h: Harness) {
     assert_eq!(taken, [2, 4], "the lease of session t ended, that of s was extended");
 }
 
-async fn cleanup_orphaned_sessions_is_sweep(h: Harness) {
+async fn cleanup_orphaned_sessions_is_sweep(h: CaseHarness) {
     for cleanup_first in [true, false] {
         h.queue(activity_in_session("i", 1, "s")).await;
         let work = h.next_work_as("a", LOCK).await.unwrap();
@@ -329,7 +329,7 @@ async fn cleanup_orphaned_sessions_is_sweep(h: Harness) {
     }
 }
 
-async fn read_and_read_with_execution_are_read_execution(h: Harness) {
+async fn read_and_read_with_execution_are_read_execution(h: CaseHarness) {
     h.create_with_executions("i", 3).await;
     let plain = h.provider();
     assert_eq!(plain.read("i").await.unwrap(), h.history("i").await.unwrap());
@@ -342,8 +342,8 @@ async fn read_and_read_with_execution_are_read_execution(h: Harness) {
     expect_error(plain.read("i").await);
 }
 
-async fn the_plain_reads_are_those_of_the_store(h: Harness) {
-    let turn = TurnDraft::beginning("i", 1)
+async fn the_plain_reads_are_those_of_the_store(h: CaseHarness) {
+    let turn = SampleTurn::beginning("i", 1)
         .event(2, events::kv_set("k", "v"))
         .event(3, events::custom_status(Some("status")));
     h.begin("i", turn).await;
@@ -367,7 +367,7 @@ async fn the_plain_reads_are_those_of_the_store(h: Harness) {
     assert_eq!(plain.get_custom_status("i", 0).await.unwrap(), Some((Some("status".to_owned()), 1)));
 }
 
-async fn as_management_capability_is_admin(h: Harness) {
+async fn as_management_capability_is_admin(h: CaseHarness) {
     h.create("i").await;
     let admin = h.provider().as_management_capability().expect("the provider has a management side");
     assert_eq!(admin.list_instances().await.unwrap(), ["i"]);

@@ -1,12 +1,12 @@
-//! Appending events, for tests and tools.
+//! `raw_writes`: events that are appended past the engine, for tests and tools.
 
 use everturn_core::Event;
 
 use crate::events;
-use crate::harness::{Harness, expect_error};
+use crate::harness::{CaseHarness, expect_error};
 use crate::image::image;
 use crate::items::{activity, signal};
-use crate::turn_draft::TurnDraft;
+use crate::sample_turn::SampleTurn;
 
 cases! { $ raw_writes as raw_writes_cases:
     a_missing_execution_is_created,
@@ -21,19 +21,19 @@ fn event(event_id: u64, execution_id: u64) -> Event {
     Event::stamped(event_id, "i", execution_id, None, 1, events::signalled("appended"))
 }
 
-async fn a_missing_execution_is_created(h: Harness) {
+async fn a_missing_execution_is_created(h: CaseHarness) {
     h.append_events("i", 1, vec![event(1, 1), event(2, 1)]).await.unwrap();
     assert_eq!(h.history_of("i", 1).await.unwrap(), [event(1, 1), event(2, 1)]);
     assert!(h.admin().list_instances().await.unwrap().is_empty());
 }
 
-async fn events_join_an_existing_execution(h: Harness) {
+async fn events_join_an_existing_execution(h: CaseHarness) {
     h.create("i").await;
     h.append_events("i", 1, vec![event(2, 1)]).await.unwrap();
     assert_eq!(h.event_ids("i").await, [1, 2]);
 }
 
-async fn duplicates_are_refused_and_nothing_is_inserted(h: Harness) {
+async fn duplicates_are_refused_and_nothing_is_inserted(h: CaseHarness) {
     h.create("i").await;
     let before = image(&h, &["i"]).await;
     expect_error(h.append_events("i", 1, vec![event(2, 1), event(1, 1)]).await);
@@ -41,7 +41,7 @@ async fn duplicates_are_refused_and_nothing_is_inserted(h: Harness) {
     assert_eq!(image(&h, &["i"]).await, before);
 }
 
-async fn event_id_zero_is_refused_and_nothing_is_inserted(h: Harness) {
+async fn event_id_zero_is_refused_and_nothing_is_inserted(h: CaseHarness) {
     h.create("i").await;
     let before = image(&h, &["i"]).await;
     expect_error(h.append_events("i", 1, vec![event(2, 1), event(0, 1)]).await);
@@ -50,8 +50,8 @@ async fn event_id_zero_is_refused_and_nothing_is_inserted(h: Harness) {
     assert_eq!(h.history("j").await.unwrap(), []);
 }
 
-async fn no_queue_lock_status_or_key_changes(h: Harness) {
-    h.begin("i", TurnDraft::beginning("i", 1).event(2, events::kv_set("k", "v")).activity(activity("i", 2)))
+async fn no_queue_lock_status_or_key_changes(h: CaseHarness) {
+    h.begin("i", SampleTurn::beginning("i", 1).event(2, events::kv_set("k", "v")).activity(activity("i", 2)))
         .await;
     h.send(signal("i", "waits")).await;
     let appended = vec![
@@ -67,12 +67,12 @@ async fn no_queue_lock_status_or_key_changes(h: Harness) {
     assert_eq!(h.fetched_turn().await.attempt_count, 1);
 }
 
-async fn a_turn_in_flight_keeps_its_lock(h: Harness) {
+async fn a_turn_in_flight_keeps_its_lock(h: CaseHarness) {
     h.create("i").await;
     h.send(signal("i", "a")).await;
     let fetched = h.fetched_turn().await;
     h.append_events("i", 1, vec![event(2, 1)]).await.unwrap();
     assert!(h.next_turn().await.is_none());
-    TurnDraft::of("i", 1).event(3, events::scheduled()).commit(&h, &fetched.lock_token).await.unwrap();
+    SampleTurn::of("i", 1).event(3, events::scheduled()).commit(&h, &fetched.lock_token).await.unwrap();
     assert_eq!(h.event_ids("i").await, [1, 2, 3]);
 }

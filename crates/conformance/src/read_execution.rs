@@ -1,11 +1,11 @@
-//! Reading a history.
+//! `read_execution`: one execution with its history.
 
 use everturn_core::{AppErrorKind, ErrorDetails, Event, EventKind, PoisonMessageType};
 
 use crate::events;
-use crate::harness::{Harness, expect_error};
+use crate::harness::{CaseHarness, expect_error};
 use crate::items::{NAME, VERSION, start};
-use crate::turn_draft::TurnDraft;
+use crate::sample_turn::SampleTurn;
 
 cases! { $ read_execution as read_execution_cases:
     an_unknown_instance_has_an_empty_history,
@@ -19,20 +19,20 @@ cases! { $ read_execution as read_execution_cases:
     damage_of_one_instance_spares_the_others,
 }
 
-async fn an_unknown_instance_has_an_empty_history(h: Harness) {
-    assert_eq!(h.history("nobody").await.unwrap(), []);
-    assert_eq!(h.history_of("nobody", 1).await.unwrap(), []);
-    assert_eq!(h.admin().read_history("nobody").await.unwrap(), []);
-    assert_eq!(h.admin().read_history_with_execution_id("nobody", 1).await.unwrap(), []);
+async fn an_unknown_instance_has_an_empty_history(h: CaseHarness) {
+    assert_eq!(h.history("unknown").await.unwrap(), []);
+    assert_eq!(h.history_of("unknown", 1).await.unwrap(), []);
+    assert_eq!(h.admin().read_history("unknown").await.unwrap(), []);
+    assert_eq!(h.admin().read_history_with_execution_id("unknown", 1).await.unwrap(), []);
 }
 
-async fn an_unknown_execution_has_an_empty_history(h: Harness) {
+async fn an_unknown_execution_has_an_empty_history(h: CaseHarness) {
     h.create("i").await;
     assert_eq!(h.history_of("i", 2).await.unwrap(), []);
     assert_eq!(h.admin().read_history_with_execution_id("i", 2).await.unwrap(), []);
 }
 
-async fn the_latest_execution_is_read(h: Harness) {
+async fn the_latest_execution_is_read(h: CaseHarness) {
     h.create_with_executions("i", 3).await;
     let latest = h.history("i").await.unwrap();
     assert_eq!(latest.iter().map(|event| event.execution_id).collect::<Vec<_>>(), [3]);
@@ -43,8 +43,8 @@ async fn the_latest_execution_is_read(h: Harness) {
     assert_eq!(h.admin().read_history_with_execution_id("i", 1).await.unwrap(), first);
 }
 
-async fn events_come_ordered_by_id(h: Harness) {
-    let turn = TurnDraft::of("i", 1)
+async fn events_come_ordered_by_id(h: CaseHarness) {
+    let turn = SampleTurn::of("i", 1)
         .event(10, events::scheduled())
         .event(9, events::scheduled())
         .event(100, events::scheduled())
@@ -54,9 +54,10 @@ async fn events_come_ordered_by_id(h: Harness) {
     assert_eq!(h.event_ids("i").await, [1, 9, 10, 100]);
 }
 
-async fn gaps_between_event_ids_are_kept(h: Harness) {
-    h.begin("i", TurnDraft::beginning("i", 1).event(4, events::scheduled())).await;
-    h.turn("i", TurnDraft::of("i", 1).event(3, events::scheduled()).event(99_999, events::failed("x"))).await;
+async fn gaps_between_event_ids_are_kept(h: CaseHarness) {
+    h.begin("i", SampleTurn::beginning("i", 1).event(4, events::scheduled())).await;
+    h.turn("i", SampleTurn::of("i", 1).event(3, events::scheduled()).event(99_999, events::failed("x")))
+        .await;
     assert_eq!(h.event_ids("i").await, [1, 3, 4, 99_999]);
 }
 
@@ -145,13 +146,13 @@ fn signal_queue_and_child_kinds() -> Vec<EventKind> {
     ]
 }
 
-async fn every_kind_of_event_is_read_back_as_written(h: Harness) {
+async fn every_kind_of_event_is_read_back_as_written(h: CaseHarness) {
     h.send(start("i")).await;
     let mut kinds = start_and_end_kinds();
     kinds.extend(activity_and_timer_kinds());
     kinds.extend(signal_queue_and_child_kinds());
     let mut written = Vec::new();
-    let mut turn = TurnDraft::of("i", 1).named(NAME, VERSION);
+    let mut turn = SampleTurn::of("i", 1).named(NAME, VERSION);
     for (kind, event_id) in kinds.into_iter().zip(1_u64..) {
         let source_event_id = event_id.is_multiple_of(2).then_some(event_id / 2);
         let event = Event::stamped(event_id, "i", 1, source_event_id, 1_700_000_000_000 + event_id, kind);
@@ -162,9 +163,9 @@ async fn every_kind_of_event_is_read_back_as_written(h: Harness) {
     assert_eq!(h.history("i").await.unwrap(), written);
 }
 
-async fn a_damaged_event_is_an_error_not_a_shorter_list(h: Harness) {
+async fn a_damaged_event_is_an_error_not_a_shorter_list(h: CaseHarness) {
     h.create("i").await;
-    h.turn("i", TurnDraft::of("i", 1).event(2, events::scheduled()).event(3, events::scheduled())).await;
+    h.turn("i", SampleTurn::of("i", 1).event(2, events::scheduled()).event(3, events::scheduled())).await;
     h.damage_event("i", 1, 2).await;
     expect_error(h.history("i").await);
     expect_error(h.history_of("i", 1).await);
@@ -172,7 +173,7 @@ async fn a_damaged_event_is_an_error_not_a_shorter_list(h: Harness) {
     expect_error(h.admin().read_history_with_execution_id("i", 1).await);
 }
 
-async fn damage_of_one_execution_spares_the_others(h: Harness) {
+async fn damage_of_one_execution_spares_the_others(h: CaseHarness) {
     h.create_with_executions("i", 3).await;
     h.damage_event("i", 2, 1).await;
     expect_error(h.history_of("i", 2).await);
@@ -180,7 +181,7 @@ async fn damage_of_one_execution_spares_the_others(h: Harness) {
     assert_eq!(h.history("i").await.unwrap().len(), 1);
 }
 
-async fn damage_of_one_instance_spares_the_others(h: Harness) {
+async fn damage_of_one_instance_spares_the_others(h: CaseHarness) {
     h.create("a").await;
     h.create("b").await;
     h.damage_event("a", 1, 1).await;

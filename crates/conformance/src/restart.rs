@@ -7,10 +7,10 @@ use everturn_provider::{DispatcherCapabilityFilter, TagFilter};
 use semver::Version;
 
 use crate::events;
-use crate::harness::{ActivityId, Harness, PAST_LOCK, secs};
+use crate::harness::{ActivityId, CaseHarness, PAST_LOCK, secs};
 use crate::image::image;
 use crate::items::{activity, activity_in_session, activity_tagged, signal, start};
-use crate::turn_draft::TurnDraft;
+use crate::sample_turn::SampleTurn;
 
 cases! { $ restart as restart_cases:
     everything_committed_can_be_read,
@@ -23,9 +23,9 @@ cases! { $ restart as restart_cases:
     new_work_comes_after_old_work,
 }
 
-async fn everything_committed_can_be_read(h: Harness) {
+async fn everything_committed_can_be_read(h: CaseHarness) {
     h.create_with_executions("i", 3).await;
-    let turn = TurnDraft::of("i", 3)
+    let turn = SampleTurn::of("i", 3)
         .event(2, events::kv_set("k", "v"))
         .event(3, events::custom_status(Some("status")));
     h.turn("i", turn).await;
@@ -36,7 +36,7 @@ async fn everything_committed_can_be_read(h: Harness) {
     assert_eq!(image(&h, &["i", "j", "child"]).await, before);
 }
 
-async fn messages_come_in_their_order_with_their_attempts(h: Harness) {
+async fn messages_come_in_their_order_with_their_attempts(h: CaseHarness) {
     h.create("i").await;
     h.send(signal("i", "a")).await;
     for _ in 0..2 {
@@ -52,7 +52,7 @@ async fn messages_come_in_their_order_with_their_attempts(h: Harness) {
     assert_eq!(fetched.item.history.len(), 1);
 }
 
-async fn delays_go_on(h: Harness) {
+async fn delays_go_on(h: CaseHarness) {
     h.send_later(start("i"), secs(60)).await;
     let Some(h) = h.reopened().await else { return };
     assert!(h.next_turn().await.is_none());
@@ -60,7 +60,7 @@ async fn delays_go_on(h: Harness) {
     assert_eq!(h.fetched_turn().await.item.instance, "i");
 }
 
-async fn activities_keep_order_tag_and_session(h: Harness) {
+async fn activities_keep_order_tag_and_session(h: CaseHarness) {
     h.queue(activity_in_session("i", 1, "s")).await;
     h.queue(activity_tagged("i", 2, "gpu")).await;
     h.queue(activity("i", 3)).await;
@@ -71,8 +71,8 @@ async fn activities_keep_order_tag_and_session(h: Harness) {
     assert_eq!(h.next_work_as("a", secs(60)).await.unwrap().activity_id(), 1);
 }
 
-async fn a_pin_is_kept(h: Harness) {
-    h.begin("i", TurnDraft::beginning("i", 1).pinned(Version::new(2, 0, 0))).await;
+async fn a_pin_is_kept(h: CaseHarness) {
+    h.begin("i", SampleTurn::beginning("i", 1).pinned(Version::new(2, 0, 0))).await;
     h.send(signal("i", "a")).await;
     let Some(h) = h.reopened().await else { return };
     let ones = SemverRange::new(Version::new(1, 0, 0), Version::new(1, 9, 0));
@@ -81,10 +81,10 @@ async fn a_pin_is_kept(h: Harness) {
     assert!(h.next_turn().await.is_some());
 }
 
-async fn the_kv_base_and_delta_are_kept_apart(h: Harness) {
-    h.begin("i", TurnDraft::beginning("i", 1).event(2, events::kv_set("base", "1")).continuing_as_new(3))
+async fn the_kv_base_and_delta_are_kept_apart(h: CaseHarness) {
+    h.begin("i", SampleTurn::beginning("i", 1).event(2, events::kv_set("base", "1")).continuing_as_new(3))
         .await;
-    let turn = TurnDraft::beginning("i", 2)
+    let turn = SampleTurn::beginning("i", 2)
         .event(2, events::kv_set("delta", "2"))
         .event(3, events::kv_cleared("base"));
     h.take_turn("i", turn).await;
@@ -96,7 +96,7 @@ async fn the_kv_base_and_delta_are_kept_apart(h: Harness) {
     assert_eq!(snapshot.keys().collect::<Vec<_>>(), ["base"]);
 }
 
-async fn work_locked_at_the_end_comes_again_with_its_attempt_counted(h: Harness) {
+async fn work_locked_at_the_end_comes_again_with_its_attempt_counted(h: CaseHarness) {
     h.send(start("i")).await;
     h.queue(activity("i", 1)).await;
     h.fetched_turn().await;
@@ -107,7 +107,7 @@ async fn work_locked_at_the_end_comes_again_with_its_attempt_counted(h: Harness)
     assert_eq!(h.fetched_work().await.attempt_count, 2);
 }
 
-async fn new_work_comes_after_old_work(h: Harness) {
+async fn new_work_comes_after_old_work(h: CaseHarness) {
     h.send(start("old")).await;
     h.queue(activity("i", 1)).await;
     let Some(h) = h.reopened().await else { return };

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use crate::harness::{ActivityId, Harness, PAST_LOCK, secs};
+use crate::harness::{ActivityId, CaseHarness, PAST_LOCK, secs};
 use crate::items::{activity, activity_completed, activity_in_session};
-use crate::turn_draft::TurnDraft;
+use crate::sample_turn::SampleTurn;
 
 cases! { $ sessions as sessions_cases:
     plain_activities_ignore_ownership,
@@ -18,13 +18,13 @@ cases! { $ sessions as sessions_cases:
     of_two_concurrent_claims_one_wins,
     an_abandoned_activity_grows_its_attempt_and_stays_with_its_owner,
     a_refund_applies,
-    a_session_is_kept_by_an_orchestration_ack,
+    a_session_is_kept_by_a_commit,
     a_claimed_session_outlives_its_last_activity,
 }
 
 const LEASE: Duration = secs(60);
 
-async fn plain_activities_ignore_ownership(h: Harness) {
+async fn plain_activities_ignore_ownership(h: CaseHarness) {
     h.queue(activity_in_session("i", 1, "s")).await;
     assert_eq!(h.next_work_as("a", LEASE).await.unwrap().activity_id(), 1);
     h.queue(activity("i", 2)).await;
@@ -33,13 +33,13 @@ async fn plain_activities_ignore_ownership(h: Harness) {
     assert_eq!(h.fetched_work().await.activity_id(), 3);
 }
 
-async fn without_a_config_only_plain_activities_come(h: Harness) {
+async fn without_a_config_only_plain_activities_come(h: CaseHarness) {
     h.queue(activity_in_session("i", 1, "s")).await;
     h.queue(activity("i", 2)).await;
     assert_eq!(h.drain_work().await, [2]);
 }
 
-async fn with_a_config_both_kinds_come_in_order(h: Harness) {
+async fn with_a_config_both_kinds_come_in_order(h: CaseHarness) {
     h.queue(activity_in_session("i", 1, "s")).await;
     h.queue(activity("i", 2)).await;
     h.queue(activity_in_session("i", 3, "t")).await;
@@ -49,7 +49,7 @@ async fn with_a_config_both_kinds_come_in_order(h: Harness) {
     assert!(h.next_work_as("a", LEASE).await.is_none());
 }
 
-async fn the_first_fetch_claims_and_others_get_none(h: Harness) {
+async fn the_first_fetch_claims_and_others_get_none(h: CaseHarness) {
     h.queue(activity_in_session("i", 1, "s")).await;
     h.queue(activity_in_session("i", 2, "s")).await;
     let work = h.next_work_as("a", LEASE).await.unwrap();
@@ -59,7 +59,7 @@ async fn the_first_fetch_claims_and_others_get_none(h: Harness) {
     assert!(h.next_work_as("b", LEASE).await.is_none());
 }
 
-async fn the_owner_gets_the_following_activities_in_order(h: Harness) {
+async fn the_owner_gets_the_following_activities_in_order(h: CaseHarness) {
     for id in 1..=4 {
         h.queue(activity_in_session("i", id, "s")).await;
     }
@@ -68,7 +68,7 @@ async fn the_owner_gets_the_following_activities_in_order(h: Harness) {
     }
 }
 
-async fn two_sessions_may_have_two_owners(h: Harness) {
+async fn two_sessions_may_have_two_owners(h: CaseHarness) {
     h.queue(activity_in_session("i", 1, "s")).await;
     h.queue(activity_in_session("i", 2, "t")).await;
     h.queue(activity_in_session("i", 3, "s")).await;
@@ -79,7 +79,7 @@ async fn two_sessions_may_have_two_owners(h: Harness) {
     assert_eq!(h.next_work_as("a", LEASE).await.unwrap().activity_id(), 3);
 }
 
-async fn a_foreign_session_does_not_hide_later_activities(h: Harness) {
+async fn a_foreign_session_does_not_hide_later_activities(h: CaseHarness) {
     h.queue(activity_in_session("i", 1, "s")).await;
     h.next_work_as("a", LEASE).await.unwrap();
     for id in 2..=20 {
@@ -92,7 +92,7 @@ async fn a_foreign_session_does_not_hide_later_activities(h: Harness) {
     assert!(h.next_work_as("b", LEASE).await.is_none());
 }
 
-async fn several_callers_with_one_owner_id_share_the_session(h: Harness) {
+async fn several_callers_with_one_owner_id_share_the_session(h: CaseHarness) {
     for id in 1..=10 {
         h.queue(activity_in_session("i", id, "s")).await;
     }
@@ -111,7 +111,7 @@ async fn several_callers_with_one_owner_id_share_the_session(h: Harness) {
     assert_eq!(ids, (1..=10).collect::<Vec<_>>());
 }
 
-async fn of_two_concurrent_claims_one_wins(h: Harness) {
+async fn of_two_concurrent_claims_one_wins(h: CaseHarness) {
     for round in 0..10_u64 {
         let session_id = format!("s{round}");
         h.queue(activity_in_session("i", 2 * round, &session_id)).await;
@@ -130,7 +130,7 @@ async fn of_two_concurrent_claims_one_wins(h: Harness) {
     }
 }
 
-async fn an_abandoned_activity_grows_its_attempt_and_stays_with_its_owner(h: Harness) {
+async fn an_abandoned_activity_grows_its_attempt_and_stays_with_its_owner(h: CaseHarness) {
     h.queue(activity_in_session("i", 1, "s")).await;
     for attempt in 1..=3 {
         let work = h.next_work_as("a", LEASE).await.unwrap();
@@ -140,7 +140,7 @@ async fn an_abandoned_activity_grows_its_attempt_and_stays_with_its_owner(h: Har
     }
 }
 
-async fn a_refund_applies(h: Harness) {
+async fn a_refund_applies(h: CaseHarness) {
     h.queue(activity_in_session("i", 1, "s")).await;
     for _ in 0..3 {
         let work = h.next_work_as("a", LEASE).await.unwrap();
@@ -149,13 +149,13 @@ async fn a_refund_applies(h: Harness) {
     }
 }
 
-async fn a_session_is_kept_by_an_orchestration_ack(h: Harness) {
-    h.begin("i", TurnDraft::beginning("i", 1).activity(activity_in_session("i", 2, "s"))).await;
+async fn a_session_is_kept_by_a_commit(h: CaseHarness) {
+    h.begin("i", SampleTurn::beginning("i", 1).activity(activity_in_session("i", 2, "s"))).await;
     assert!(h.next_work().await.is_none());
     assert_eq!(h.next_work_as("a", LEASE).await.unwrap().item, activity_in_session("i", 2, "s"));
 }
 
-async fn a_claimed_session_outlives_its_last_activity(h: Harness) {
+async fn a_claimed_session_outlives_its_last_activity(h: CaseHarness) {
     h.queue(activity_in_session("i", 1, "s")).await;
     let work = h.next_work_as("a", LEASE).await.unwrap();
     h.end_work(&work.lock_token, None).await.unwrap();

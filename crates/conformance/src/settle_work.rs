@@ -2,26 +2,26 @@
 
 use everturn_provider::TagFilter;
 
-use crate::harness::{Harness, PAST_LOCK, expect_lock_lost, expect_permanent_error, secs};
+use crate::harness::{CaseHarness, PAST_LOCK, expect_lock_lost, expect_permanent_error, secs};
 use crate::image::image;
 use crate::items::{
     activity, activity_completed, activity_failed, activity_of, cancel, child_completed, continue_as_new,
     queue_message, signal, start, timer,
 };
-use crate::turn_draft::TurnDraft;
+use crate::sample_turn::SampleTurn;
 
 cases! { $ settle_work as settle_work_cases:
     the_completion_is_the_instances_only_message,
     a_failure_is_delivered_too,
     without_a_completion_nothing_is_queued,
     an_unknown_token_is_refused,
-    a_token_is_good_for_one_ack,
+    a_token_is_good_for_one_end,
     after_cancellation_it_is_refused,
-    after_expiry_it_is_refused_even_if_nobody_refetched,
+    after_expiry_it_is_refused_even_without_a_new_fetch,
     after_another_worker_took_over_it_is_refused,
     a_completion_of_another_kind_changes_nothing,
-    an_old_ack_fails_after_the_instance_was_deleted_and_recreated,
-    concurrent_acks_with_one_token_have_one_success,
+    an_old_token_fails_after_the_instance_was_deleted_and_recreated,
+    concurrent_settlements_with_one_token_have_one_success,
     an_abandoned_activity_is_fetchable_right_after,
     an_activity_abandoned_with_a_delay_is_not_fetchable_before,
     the_attempt_of_an_abandoned_activity_is_kept_or_refunded,
@@ -32,8 +32,8 @@ cases! { $ settle_work as settle_work_cases:
     an_abandoned_activity_keeps_its_place,
 }
 
-async fn the_completion_is_the_instances_only_message(h: Harness) {
-    h.begin("i", TurnDraft::beginning("i", 1).activity(activity("i", 2))).await;
+async fn the_completion_is_the_instances_only_message(h: CaseHarness) {
+    h.begin("i", SampleTurn::beginning("i", 1).activity(activity("i", 2))).await;
     let work = h.fetched_work().await;
     h.end_work(&work.lock_token, Some(activity_completed("i", 2))).await.unwrap();
     assert!(h.next_work().await.is_none());
@@ -42,15 +42,15 @@ async fn the_completion_is_the_instances_only_message(h: Harness) {
     assert_eq!(fetched.attempt_count, 1);
 }
 
-async fn a_failure_is_delivered_too(h: Harness) {
-    h.begin("i", TurnDraft::beginning("i", 1).activity(activity("i", 2))).await;
+async fn a_failure_is_delivered_too(h: CaseHarness) {
+    h.begin("i", SampleTurn::beginning("i", 1).activity(activity("i", 2))).await;
     let work = h.fetched_work().await;
     h.end_work(&work.lock_token, Some(activity_failed("i", 2))).await.unwrap();
     assert_eq!(h.fetched_turn().await.item.messages, [activity_failed("i", 2)]);
 }
 
-async fn without_a_completion_nothing_is_queued(h: Harness) {
-    h.begin("i", TurnDraft::beginning("i", 1).activity(activity("i", 2))).await;
+async fn without_a_completion_nothing_is_queued(h: CaseHarness) {
+    h.begin("i", SampleTurn::beginning("i", 1).activity(activity("i", 2))).await;
     let work = h.fetched_work().await;
     h.end_work(&work.lock_token, None).await.unwrap();
     assert!(h.next_turn().await.is_none());
@@ -59,32 +59,32 @@ async fn without_a_completion_nothing_is_queued(h: Harness) {
     assert_eq!((h.messages_waiting().await, h.activities_waiting().await), (0, 0));
 }
 
-async fn an_unknown_token_is_refused(h: Harness) {
+async fn an_unknown_token_is_refused(h: CaseHarness) {
     h.create("i").await;
     expect_lock_lost(h.end_work("no such token", Some(activity_completed("i", 2))).await);
     assert!(h.next_turn().await.is_none());
 }
 
-async fn a_token_is_good_for_one_ack(h: Harness) {
-    h.begin("i", TurnDraft::beginning("i", 1).activity(activity("i", 2))).await;
+async fn a_token_is_good_for_one_end(h: CaseHarness) {
+    h.begin("i", SampleTurn::beginning("i", 1).activity(activity("i", 2))).await;
     let work = h.fetched_work().await;
     h.end_work(&work.lock_token, Some(activity_completed("i", 2))).await.unwrap();
     expect_lock_lost(h.end_work(&work.lock_token, Some(activity_completed("i", 2))).await);
     assert_eq!(h.fetched_turn().await.item.messages.len(), 1);
 }
 
-async fn after_cancellation_it_is_refused(h: Harness) {
-    h.begin("i", TurnDraft::beginning("i", 1).activity(activity("i", 2))).await;
+async fn after_cancellation_it_is_refused(h: CaseHarness) {
+    h.begin("i", SampleTurn::beginning("i", 1).activity(activity("i", 2))).await;
     let work = h.fetched_work().await;
-    h.turn("i", TurnDraft::of("i", 1).cancelling(2)).await;
+    h.turn("i", SampleTurn::of("i", 1).cancelling(2)).await;
     expect_lock_lost(h.end_work(&work.lock_token, Some(activity_completed("i", 2))).await);
     assert!(h.next_turn().await.is_none());
     h.pass(PAST_LOCK);
     assert!(h.next_work().await.is_none());
 }
 
-async fn after_expiry_it_is_refused_even_if_nobody_refetched(h: Harness) {
-    h.begin("i", TurnDraft::beginning("i", 1).activity(activity("i", 2))).await;
+async fn after_expiry_it_is_refused_even_without_a_new_fetch(h: CaseHarness) {
+    h.begin("i", SampleTurn::beginning("i", 1).activity(activity("i", 2))).await;
     let work = h.fetched_work().await;
     h.pass(PAST_LOCK);
     expect_lock_lost(h.end_work(&work.lock_token, Some(activity_completed("i", 2))).await);
@@ -92,8 +92,8 @@ async fn after_expiry_it_is_refused_even_if_nobody_refetched(h: Harness) {
     assert_eq!(h.fetched_work().await.attempt_count, 2);
 }
 
-async fn after_another_worker_took_over_it_is_refused(h: Harness) {
-    h.begin("i", TurnDraft::beginning("i", 1).activity(activity("i", 2))).await;
+async fn after_another_worker_took_over_it_is_refused(h: CaseHarness) {
+    h.begin("i", SampleTurn::beginning("i", 1).activity(activity("i", 2))).await;
     let first = h.fetched_work().await;
     h.pass(PAST_LOCK);
     let second = h.fetched_work().await;
@@ -102,8 +102,8 @@ async fn after_another_worker_took_over_it_is_refused(h: Harness) {
     assert_eq!(h.fetched_turn().await.item.messages, [activity_completed("i", 2)]);
 }
 
-async fn a_completion_of_another_kind_changes_nothing(h: Harness) {
-    h.begin("i", TurnDraft::beginning("i", 1).activity(activity("i", 2))).await;
+async fn a_completion_of_another_kind_changes_nothing(h: CaseHarness) {
+    h.begin("i", SampleTurn::beginning("i", 1).activity(activity("i", 2))).await;
     let work = h.fetched_work().await;
     let before = image(&h, &["i"]).await;
     let others = [
@@ -123,11 +123,11 @@ async fn a_completion_of_another_kind_changes_nothing(h: Harness) {
     h.end_work(&work.lock_token, Some(activity_completed("i", 2))).await.unwrap();
 }
 
-async fn an_old_ack_fails_after_the_instance_was_deleted_and_recreated(h: Harness) {
-    h.begin("i", TurnDraft::beginning("i", 1).activity(activity("i", 2))).await;
+async fn an_old_token_fails_after_the_instance_was_deleted_and_recreated(h: CaseHarness) {
+    h.begin("i", SampleTurn::beginning("i", 1).activity(activity("i", 2))).await;
     let old = h.fetched_work().await;
     h.admin().delete_instance("i", true).await.unwrap();
-    h.begin("i", TurnDraft::beginning("i", 1).activity(activity("i", 2))).await;
+    h.begin("i", SampleTurn::beginning("i", 1).activity(activity("i", 2))).await;
     expect_lock_lost(h.end_work(&old.lock_token, Some(activity_completed("i", 2))).await);
     assert!(h.next_turn().await.is_none(), "the new instance sees no stale completion");
     let new = h.fetched_work().await;
@@ -136,25 +136,25 @@ async fn an_old_ack_fails_after_the_instance_was_deleted_and_recreated(h: Harnes
     assert_eq!(h.fetched_turn().await.item.messages.len(), 1);
 }
 
-async fn concurrent_acks_with_one_token_have_one_success(h: Harness) {
-    h.begin("i", TurnDraft::beginning("i", 1).activity(activity("i", 2))).await;
+async fn concurrent_settlements_with_one_token_have_one_success(h: CaseHarness) {
+    h.begin("i", SampleTurn::beginning("i", 1).activity(activity("i", 2))).await;
     let work = h.fetched_work().await;
-    let mut acks = Vec::new();
+    let mut settlements = Vec::new();
     for _ in 0..8 {
         let (store, token) = (h.store(), work.lock_token.clone());
-        acks.push(tokio::spawn(async move {
+        settlements.push(tokio::spawn(async move {
             store.end_work(&token, Some(activity_completed("i", 2))).await.is_ok()
         }));
     }
     let mut successes = 0;
-    for ack in acks {
-        successes += usize::from(ack.await.unwrap());
+    for settlement in settlements {
+        successes += usize::from(settlement.await.unwrap());
     }
     assert_eq!(successes, 1);
     assert_eq!(h.fetched_turn().await.item.messages.len(), 1);
 }
 
-async fn an_abandoned_activity_is_fetchable_right_after(h: Harness) {
+async fn an_abandoned_activity_is_fetchable_right_after(h: CaseHarness) {
     h.queue(activity("i", 1)).await;
     let first = h.fetched_work().await;
     h.release_work(&first.lock_token, None, false).await.unwrap();
@@ -163,7 +163,7 @@ async fn an_abandoned_activity_is_fetchable_right_after(h: Harness) {
     assert_ne!(second.lock_token, first.lock_token);
 }
 
-async fn an_activity_abandoned_with_a_delay_is_not_fetchable_before(h: Harness) {
+async fn an_activity_abandoned_with_a_delay_is_not_fetchable_before(h: CaseHarness) {
     h.queue(activity("i", 1)).await;
     let first = h.fetched_work().await;
     h.release_work(&first.lock_token, Some(secs(10)), false).await.unwrap();
@@ -174,7 +174,7 @@ async fn an_activity_abandoned_with_a_delay_is_not_fetchable_before(h: Harness) 
     assert_eq!(h.fetched_work().await.item, first.item);
 }
 
-async fn the_attempt_of_an_abandoned_activity_is_kept_or_refunded(h: Harness) {
+async fn the_attempt_of_an_abandoned_activity_is_kept_or_refunded(h: CaseHarness) {
     h.queue(activity("i", 1)).await;
     let mut seen = Vec::new();
     for ignore_attempt in [false, false, true, true, false] {
@@ -186,7 +186,7 @@ async fn the_attempt_of_an_abandoned_activity_is_kept_or_refunded(h: Harness) {
     assert_eq!(h.fetched_work().await.attempt_count, 4);
 }
 
-async fn an_unknown_token_abandons_nothing(h: Harness) {
+async fn an_unknown_token_abandons_nothing(h: CaseHarness) {
     h.queue(activity("i", 1)).await;
     let work = h.fetched_work().await;
     expect_lock_lost(h.release_work("no such token", None, true).await);
@@ -194,7 +194,7 @@ async fn an_unknown_token_abandons_nothing(h: Harness) {
     h.end_work(&work.lock_token, Some(activity_completed("i", 1))).await.unwrap();
 }
 
-async fn an_expired_token_abandons_nothing(h: Harness) {
+async fn an_expired_token_abandons_nothing(h: CaseHarness) {
     h.queue(activity("i", 1)).await;
     let work = h.fetched_work().await;
     h.pass(PAST_LOCK);
@@ -204,7 +204,7 @@ async fn an_expired_token_abandons_nothing(h: Harness) {
     assert_eq!(h.fetched_work().await.attempt_count, 2, "neither delayed nor refunded");
 }
 
-async fn a_token_is_good_for_one_abandon(h: Harness) {
+async fn a_token_is_good_for_one_abandon(h: CaseHarness) {
     h.queue(activity("i", 1)).await;
     let work = h.fetched_work().await;
     h.release_work(&work.lock_token, None, true).await.unwrap();
@@ -213,7 +213,7 @@ async fn a_token_is_good_for_one_abandon(h: Harness) {
     assert_eq!(h.fetched_work().await.attempt_count, 1);
 }
 
-async fn an_abandoned_activity_keeps_its_tag_and_session(h: Harness) {
+async fn an_abandoned_activity_keeps_its_tag_and_session(h: CaseHarness) {
     h.queue(activity_of("i", 1, None, Some("gpu"))).await;
     h.queue(activity_of("i", 2, Some("s"), None)).await;
     let gpu = TagFilter::tags(["gpu"]);
@@ -226,7 +226,7 @@ async fn an_abandoned_activity_keeps_its_tag_and_session(h: Harness) {
     assert_eq!(h.next_work_as("w", secs(60)).await.unwrap().item, bound.item);
 }
 
-async fn an_abandoned_activity_keeps_its_place(h: Harness) {
+async fn an_abandoned_activity_keeps_its_place(h: CaseHarness) {
     for id in 1..=3 {
         h.queue(activity("i", id)).await;
     }

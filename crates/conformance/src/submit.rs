@@ -3,13 +3,13 @@
 use everturn_core::WorkItem;
 use everturn_provider::store::{NewMessage, Receipt, Submission};
 
-use crate::harness::{Harness, expect_permanent_error, secs};
+use crate::harness::{CaseHarness, expect_permanent_error, secs};
 use crate::image::image;
 use crate::items::{
     NAME, activity, activity_completed, activity_failed, cancel, child_completed, child_failed,
     continue_as_new, queue_message, signal, start, start_child, timer,
 };
-use crate::turn_draft::TurnDraft;
+use crate::sample_turn::SampleTurn;
 
 cases! { $ submit as submit_cases:
     a_message_is_visible_at_once,
@@ -25,12 +25,12 @@ cases! { $ submit as submit_cases:
     an_empty_submission_changes_nothing,
 }
 
-async fn a_message_is_visible_at_once(h: Harness) {
+async fn a_message_is_visible_at_once(h: CaseHarness) {
     h.send(start("i")).await;
     assert_eq!(h.fetched_turn().await.item.messages, [start("i")]);
 }
 
-async fn a_delayed_message_is_visible_after_its_delay(h: Harness) {
+async fn a_delayed_message_is_visible_after_its_delay(h: CaseHarness) {
     h.send_later(start("i"), secs(60)).await;
     assert!(h.next_turn().await.is_none());
     h.pass(secs(59));
@@ -39,7 +39,7 @@ async fn a_delayed_message_is_visible_after_its_delay(h: Harness) {
     assert_eq!(h.fetched_turn().await.item.messages, [start("i")]);
 }
 
-async fn delays_end_in_their_own_order(h: Harness) {
+async fn delays_end_in_their_own_order(h: CaseHarness) {
     h.send_later(start("slow"), secs(20)).await;
     h.send_later(start("quick"), secs(10)).await;
     h.pass(secs(11));
@@ -49,7 +49,7 @@ async fn delays_end_in_their_own_order(h: Harness) {
     assert_eq!(h.fetched_turn().await.item.instance, "slow");
 }
 
-async fn no_instance_is_created(h: Harness) {
+async fn no_instance_is_created(h: CaseHarness) {
     h.send(start("i")).await;
     h.send(signal("j", "a")).await;
     assert!(h.admin().list_instances().await.unwrap().is_empty());
@@ -58,12 +58,12 @@ async fn no_instance_is_created(h: Harness) {
     assert_eq!(h.read_stats("i").await.unwrap(), None);
 }
 
-async fn an_activity_is_refused(h: Harness) {
+async fn an_activity_is_refused(h: CaseHarness) {
     expect_permanent_error(h.enqueue(activity("i", 2), None).await);
     assert_eq!((h.messages_waiting().await, h.activities_waiting().await), (0, 0));
 }
 
-async fn every_kind_of_message_arrives_as_it_was_sent(h: Harness) {
+async fn every_kind_of_message_arrives_as_it_was_sent(h: CaseHarness) {
     h.create("i").await;
     let successor = WorkItem::ContinueAsNew {
         instance: "i".to_owned(),
@@ -96,7 +96,7 @@ async fn every_kind_of_message_arrives_as_it_was_sent(h: Harness) {
     assert_eq!(h.fetched_turn().await.item.messages, sent);
 }
 
-async fn odd_texts_arrive_as_they_were_sent(h: Harness) {
+async fn odd_texts_arrive_as_they_were_sent(h: CaseHarness) {
     for instance in ["with space", "ünï/🦀", "quote'\"; --", "a%_b", "", "A", "a"] {
         h.create(instance).await;
         let sent = [signal(instance, "name'\"\n\u{0}"), queue_message(instance, "{\"json\": [1, null]}")];
@@ -111,7 +111,7 @@ async fn odd_texts_arrive_as_they_were_sent(h: Harness) {
 }
 
 /// Submits several messages at once; `false` if the store takes one at a time, and then nothing is queued.
-async fn submit_all(h: &Harness, messages: Vec<NewMessage>) -> bool {
+async fn submit_all(h: &CaseHarness, messages: Vec<NewMessage>) -> bool {
     let count = messages.len();
     match h.submit(&Submission::of_all(messages)).await {
         Ok(receipts) => {
@@ -126,7 +126,7 @@ async fn submit_all(h: &Harness, messages: Vec<NewMessage>) -> bool {
     }
 }
 
-async fn several_messages_are_queued_together_or_not_at_all(h: Harness) {
+async fn several_messages_are_queued_together_or_not_at_all(h: CaseHarness) {
     let messages = [start("a"), signal("a", "first"), start("b"), signal("a", "second")];
     if !submit_all(&h, messages.into_iter().map(NewMessage::from).collect()).await {
         return;
@@ -136,7 +136,7 @@ async fn several_messages_are_queued_together_or_not_at_all(h: Harness) {
     assert_eq!(b.messages, [start("b")]);
 }
 
-async fn one_refused_message_refuses_the_whole_submission(h: Harness) {
+async fn one_refused_message_refuses_the_whole_submission(h: CaseHarness) {
     h.create("i").await;
     let before = image(&h, &["i", "a"]).await;
     for messages in [[start("a"), activity("i", 2)], [activity("i", 2), signal("i", "go")]] {
@@ -147,7 +147,7 @@ async fn one_refused_message_refuses_the_whole_submission(h: Harness) {
     }
 }
 
-async fn messages_of_one_submission_have_their_own_delays(h: Harness) {
+async fn messages_of_one_submission_have_their_own_delays(h: CaseHarness) {
     h.create("i").await;
     let messages = vec![
         NewMessage::delayed(signal("i", "late"), Some(secs(10))),
@@ -160,12 +160,12 @@ async fn messages_of_one_submission_have_their_own_delays(h: Harness) {
     for (name, wait) in [("now", secs(6)), ("soon", secs(5)), ("late", secs(1))] {
         let fetched = h.fetched_turn().await;
         assert_eq!(fetched.item.messages, [signal("i", name)]);
-        TurnDraft::of("i", 1).commit(&h, &fetched.lock_token).await.unwrap();
+        SampleTurn::of("i", 1).commit(&h, &fetched.lock_token).await.unwrap();
         h.pass(wait);
     }
 }
 
-async fn an_empty_submission_changes_nothing(h: Harness) {
+async fn an_empty_submission_changes_nothing(h: CaseHarness) {
     let before = image(&h, &[]).await;
     submit_all(&h, Vec::new()).await;
     assert_eq!(image(&h, &[]).await, before);

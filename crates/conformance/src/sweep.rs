@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::harness::{ActivityId, Harness, secs};
+use crate::harness::{ActivityId, CaseHarness, secs};
 use crate::items::activity_in_session;
 
 cases! { $ sweep as sweep_cases:
@@ -13,12 +13,12 @@ cases! { $ sweep as sweep_cases:
 /// No session of these cases is idle.
 const NEVER_IDLE: Duration = secs(100_000);
 
-async fn claim(h: &Harness, owner: &str, lease: Duration) -> String {
+async fn claim(h: &CaseHarness, owner: &str, lease: Duration) -> String {
     h.queue(activity_in_session("i", 1, "s")).await;
     h.next_work_as(owner, lease).await.expect("the session is free").lock_token
 }
 
-async fn the_sweep_removes_only_expired_sessions_without_activities(h: Harness) {
+async fn the_sweep_removes_only_expired_sessions_without_activities(h: CaseHarness) {
     let token = claim(&h, "a", secs(10)).await;
     h.pass(secs(11));
     assert_eq!(h.sweep_sessions(NEVER_IDLE).await.unwrap(), 0, "an activity is queued");
@@ -33,7 +33,7 @@ async fn the_sweep_removes_only_expired_sessions_without_activities(h: Harness) 
     assert!(h.next_work_as("b", secs(10)).await.is_none(), "the leased session kept its owner");
 }
 
-async fn a_claim_works_after_the_sweep(h: Harness) {
+async fn a_claim_works_after_the_sweep(h: CaseHarness) {
     let token = claim(&h, "a", secs(10)).await;
     h.end_work(&token, None).await.unwrap();
     h.pass(secs(11));

@@ -1,11 +1,11 @@
-//! Tags route activities to the workers that want them.
+//! Tags route activities to the workers that ask for them.
 
 use everturn_core::limits::MAX_WORKER_TAGS;
 use everturn_provider::TagFilter;
 
-use crate::harness::{ActivityId, Harness, PAST_LOCK, secs};
+use crate::harness::{ActivityId, CaseHarness, PAST_LOCK, secs};
 use crate::items::{activity, activity_of, activity_tagged};
-use crate::turn_draft::TurnDraft;
+use crate::sample_turn::SampleTurn;
 
 cases! { $ tags as tags_cases:
     default_only_takes_untagged_activities,
@@ -16,7 +16,7 @@ cases! { $ tags as tags_cases:
     a_filter_may_name_as_many_tags_as_allowed,
     a_tag_comes_back_unchanged_and_survives_abandon,
     a_tag_survives_expiry,
-    a_tag_is_kept_by_an_orchestration_ack,
+    a_tag_is_kept_by_a_commit,
     disjoint_filters_split_the_queue,
     overlapping_and_superset_filters_take_what_is_left,
     odd_tags_match_exactly,
@@ -24,7 +24,7 @@ cases! { $ tags as tags_cases:
 }
 
 /// Untagged 1, "gpu" 2, "tpu" 3, untagged 4, "gpu" 5.
-async fn mixed_queue(h: &Harness) {
+async fn mixed_queue(h: &CaseHarness) {
     h.queue(activity("i", 1)).await;
     h.queue(activity_tagged("i", 2, "gpu")).await;
     h.queue(activity_tagged("i", 3, "tpu")).await;
@@ -32,7 +32,7 @@ async fn mixed_queue(h: &Harness) {
     h.queue(activity_tagged("i", 5, "gpu")).await;
 }
 
-async fn drain(h: &Harness, filter: &TagFilter) -> Vec<u64> {
+async fn drain(h: &CaseHarness, filter: &TagFilter) -> Vec<u64> {
     let mut ids = Vec::new();
     while let Some(work) = h.next_work_tagged(filter).await {
         ids.push(work.activity_id());
@@ -40,36 +40,36 @@ async fn drain(h: &Harness, filter: &TagFilter) -> Vec<u64> {
     ids
 }
 
-async fn default_only_takes_untagged_activities(h: Harness) {
+async fn default_only_takes_untagged_activities(h: CaseHarness) {
     mixed_queue(&h).await;
     assert_eq!(drain(&h, &TagFilter::DefaultOnly).await, [1, 4]);
 }
 
-async fn tags_takes_members_and_nothing_untagged(h: Harness) {
+async fn tags_takes_members_and_nothing_untagged(h: CaseHarness) {
     mixed_queue(&h).await;
     assert_eq!(drain(&h, &TagFilter::tags(["gpu"])).await, [2, 5]);
-    assert_eq!(drain(&h, &TagFilter::tags(["nobody", "tpu"])).await, [3]);
-    assert!(drain(&h, &TagFilter::tags(["nobody"])).await.is_empty());
+    assert_eq!(drain(&h, &TagFilter::tags(["unknown", "tpu"])).await, [3]);
+    assert!(drain(&h, &TagFilter::tags(["unknown"])).await.is_empty());
 }
 
-async fn default_and_takes_the_union(h: Harness) {
+async fn default_and_takes_the_union(h: CaseHarness) {
     mixed_queue(&h).await;
     assert_eq!(drain(&h, &TagFilter::default_and(["gpu"])).await, [1, 2, 4, 5]);
     assert_eq!(drain(&h, &TagFilter::Any).await, [3]);
 }
 
-async fn any_takes_everything_in_order(h: Harness) {
+async fn any_takes_everything_in_order(h: CaseHarness) {
     mixed_queue(&h).await;
     assert_eq!(drain(&h, &TagFilter::Any).await, [1, 2, 3, 4, 5]);
 }
 
-async fn none_takes_nothing(h: Harness) {
+async fn none_takes_nothing(h: CaseHarness) {
     mixed_queue(&h).await;
     assert!(drain(&h, &TagFilter::None).await.is_empty());
     assert_eq!(h.activities_waiting().await, 5);
 }
 
-async fn a_filter_may_name_as_many_tags_as_allowed(h: Harness) {
+async fn a_filter_may_name_as_many_tags_as_allowed(h: CaseHarness) {
     let tags: Vec<String> = (0..MAX_WORKER_TAGS).map(|n| format!("tag {n}")).collect();
     for (tag, id) in tags.iter().zip(1..) {
         h.queue(activity_tagged("i", id, tag)).await;
@@ -79,7 +79,7 @@ async fn a_filter_may_name_as_many_tags_as_allowed(h: Harness) {
     assert_eq!(drain(&h, &TagFilter::tags(tags)).await, expected);
 }
 
-async fn a_tag_comes_back_unchanged_and_survives_abandon(h: Harness) {
+async fn a_tag_comes_back_unchanged_and_survives_abandon(h: CaseHarness) {
     h.queue(activity_tagged("i", 1, "gpu")).await;
     let filter = TagFilter::tags(["gpu"]);
     let work = h.next_work_tagged(&filter).await.unwrap();
@@ -91,7 +91,7 @@ async fn a_tag_comes_back_unchanged_and_survives_abandon(h: Harness) {
     assert_eq!(again.attempt_count, 2);
 }
 
-async fn a_tag_survives_expiry(h: Harness) {
+async fn a_tag_survives_expiry(h: CaseHarness) {
     h.queue(activity_tagged("i", 1, "gpu")).await;
     h.next_work_tagged(&TagFilter::Any).await.unwrap();
     h.pass(PAST_LOCK);
@@ -99,16 +99,16 @@ async fn a_tag_survives_expiry(h: Harness) {
     assert!(h.next_work_tagged(&TagFilter::tags(["gpu"])).await.is_some());
 }
 
-async fn a_tag_is_kept_by_an_orchestration_ack(h: Harness) {
+async fn a_tag_is_kept_by_a_commit(h: CaseHarness) {
     let turn =
-        TurnDraft::beginning("i", 1).activity(activity_tagged("i", 2, "gpu")).activity(activity("i", 3));
+        SampleTurn::beginning("i", 1).activity(activity_tagged("i", 2, "gpu")).activity(activity("i", 3));
     h.begin("i", turn).await;
     assert_eq!(drain(&h, &TagFilter::DefaultOnly).await, [3]);
     let work = h.next_work_tagged(&TagFilter::tags(["gpu"])).await.unwrap();
     assert_eq!(work.item, activity_tagged("i", 2, "gpu"));
 }
 
-async fn disjoint_filters_split_the_queue(h: Harness) {
+async fn disjoint_filters_split_the_queue(h: CaseHarness) {
     mixed_queue(&h).await;
     assert_eq!(drain(&h, &TagFilter::tags(["tpu"])).await, [3]);
     assert_eq!(drain(&h, &TagFilter::tags(["gpu"])).await, [2, 5]);
@@ -116,7 +116,7 @@ async fn disjoint_filters_split_the_queue(h: Harness) {
     assert!(drain(&h, &TagFilter::Any).await.is_empty());
 }
 
-async fn overlapping_and_superset_filters_take_what_is_left(h: Harness) {
+async fn overlapping_and_superset_filters_take_what_is_left(h: CaseHarness) {
     mixed_queue(&h).await;
     let first = h.next_work_tagged(&TagFilter::tags(["gpu", "tpu"])).await.unwrap();
     assert_eq!(first.activity_id(), 2);
@@ -124,7 +124,7 @@ async fn overlapping_and_superset_filters_take_what_is_left(h: Harness) {
     assert_eq!(drain(&h, &TagFilter::default_and(["gpu", "tpu"])).await, [5]);
 }
 
-async fn odd_tags_match_exactly(h: Harness) {
+async fn odd_tags_match_exactly(h: CaseHarness) {
     for (tag, id) in ["GPU", "gpu ", "g%u", "ünï🦀", "'; --"].into_iter().zip(1..) {
         h.queue(activity_tagged("i", id, tag)).await;
     }
@@ -133,7 +133,7 @@ async fn odd_tags_match_exactly(h: Harness) {
     assert_eq!(drain(&h, &TagFilter::tags(["'; --", "GPU", "gpu "])).await, [1, 2, 5]);
 }
 
-async fn a_tagged_activity_in_a_session_needs_both(h: Harness) {
+async fn a_tagged_activity_in_a_session_needs_both(h: CaseHarness) {
     h.queue(activity_of("i", 1, Some("s"), Some("gpu"))).await;
     assert!(h.next_work_tagged(&TagFilter::Any).await.is_none());
     assert!(h.next_work_as("w", secs(60)).await.is_none());

@@ -5,20 +5,20 @@ use everturn_provider::ProviderError;
 use everturn_provider::store::{LockKind, LockRenewal, Renewal, Stamp};
 
 use crate::events;
-use crate::harness::{Harness, LOCK, PAST_LOCK, expect_lock_lost, secs};
+use crate::harness::{CaseHarness, LOCK, PAST_LOCK, expect_lock_lost, secs};
 use crate::image::{image, image_of_instances};
 use crate::items::{activity, activity_completed, signal, start};
-use crate::turn_draft::TurnDraft;
+use crate::sample_turn::SampleTurn;
 
 cases! { $ tokens as tokens_cases:
     the_right_token_is_accepted_and_changes_its_own_instance_only,
     an_expired_token_is_refused,
     a_token_of_the_other_kind_is_refused,
-    a_token_used_for_an_ack_is_refused,
+    a_token_used_for_a_commit_or_an_end_is_refused,
     a_token_used_for_an_abandon_is_refused,
     a_token_that_was_never_issued_is_refused,
-    the_token_of_a_holder_who_was_replaced_is_refused,
-    the_token_of_another_instance_acks_only_that_instance,
+    the_token_of_a_replaced_holder_is_refused,
+    the_token_of_another_instance_commits_only_that_instance,
     tokens_cannot_be_guessed_from_each_other,
 }
 
@@ -83,9 +83,9 @@ impl TokenUse {
         WORK_TOKEN_USES.contains(&self)
     }
 
-    async fn call(self, h: &Harness, instance: &str, token: &str) -> Result<(), ProviderError> {
+    async fn call(self, h: &CaseHarness, instance: &str, token: &str) -> Result<(), ProviderError> {
         let plain = h.provider();
-        let turn = TurnDraft::of(instance, 1)
+        let turn = SampleTurn::of(instance, 1)
             .event(3, events::custom_status(Some("changed")))
             .event(4, events::kv_set("k", "changed"))
             .activity(activity(instance, 4))
@@ -117,7 +117,7 @@ impl TokenUse {
 }
 
 /// Renews a lock together with two that were never issued.
-async fn renew_among_others(h: &Harness, kind: LockKind, token: &str) -> Result<(), ProviderError> {
+async fn renew_among_others(h: &CaseHarness, kind: LockKind, token: &str) -> Result<(), ProviderError> {
     let renewal = |token: &str| LockRenewal { kind, token: token.to_owned(), extend_for: secs(500) };
     let locks = vec![renewal("never issued"), renewal(token), renewal("never issued either")];
     let [first, answer, last] =
@@ -145,7 +145,7 @@ impl HeldInstance {
     }
 
     /// Makes the call with a token that must not work, and compares all that can be seen.
-    async fn assert_refused(&self, h: &Harness, token: &str) {
+    async fn assert_refused(&self, h: &CaseHarness, token: &str) {
         let token_use = self.token_use;
         let instances: Vec<String> = all_uses().map(|token_use| format!("{token_use:?}")).collect();
         let instances: Vec<&str> = instances.iter().map(String::as_str).collect();
@@ -157,10 +157,10 @@ impl HeldInstance {
     }
 
     /// The holders of both locks can still do their work: no refused call took anything from them.
-    async fn assert_unharmed(&self, h: &Harness) {
+    async fn assert_unharmed(&self, h: &CaseHarness) {
         let completion = activity_completed(&self.instance, 2);
         h.end_work(&self.work_token, Some(completion)).await.unwrap();
-        TurnDraft::of(&self.instance, 1)
+        SampleTurn::of(&self.instance, 1)
             .event(9, events::scheduled())
             .commit(h, &self.turn_token)
             .await
@@ -171,11 +171,11 @@ impl HeldInstance {
 }
 
 /// One held instance for each use of a token.
-async fn held(h: &Harness) -> Vec<HeldInstance> {
+async fn held(h: &CaseHarness) -> Vec<HeldInstance> {
     let mut all = Vec::new();
     for token_use in all_uses() {
         let instance = format!("{token_use:?}");
-        h.begin(&instance, TurnDraft::beginning(&instance, 1).activity(activity(&instance, 2))).await;
+        h.begin(&instance, SampleTurn::beginning(&instance, 1).activity(activity(&instance, 2))).await;
         let work = h.fetched_work().await;
         h.send(signal(&instance, "go")).await;
         let turn = h.fetched_turn().await;
@@ -189,7 +189,7 @@ async fn held(h: &Harness) -> Vec<HeldInstance> {
     all
 }
 
-async fn the_right_token_is_accepted_and_changes_its_own_instance_only(h: Harness) {
+async fn the_right_token_is_accepted_and_changes_its_own_instance_only(h: CaseHarness) {
     let all = held(&h).await;
     for held in &all {
         let token_use = held.token_use;
@@ -223,7 +223,7 @@ async fn the_right_token_is_accepted_and_changes_its_own_instance_only(h: Harnes
     assert!(!works.contains(&format!("{EndWorkSilently:?}")), "the activity is gone: {works:?}");
 }
 
-async fn an_expired_token_is_refused(h: Harness) {
+async fn an_expired_token_is_refused(h: CaseHarness) {
     let all = held(&h).await;
     h.pass(PAST_LOCK);
     for held in &all {
@@ -235,22 +235,22 @@ async fn an_expired_token_is_refused(h: Harness) {
     }
 }
 
-async fn a_token_of_the_other_kind_is_refused(h: Harness) {
+async fn a_token_of_the_other_kind_is_refused(h: CaseHarness) {
     for held in held(&h).await {
         held.assert_refused(&h, held.token_of_the_other_kind()).await;
         held.assert_unharmed(&h).await;
     }
 }
 
-async fn a_token_used_for_an_ack_is_refused(h: Harness) {
+async fn a_token_used_for_a_commit_or_an_end_is_refused(h: CaseHarness) {
     for held in held(&h).await {
         h.end_work(&held.work_token, None).await.unwrap();
-        TurnDraft::of(&held.instance, 1).commit(&h, &held.turn_token).await.unwrap();
+        SampleTurn::of(&held.instance, 1).commit(&h, &held.turn_token).await.unwrap();
         held.assert_refused(&h, held.token()).await;
     }
 }
 
-async fn a_token_used_for_an_abandon_is_refused(h: Harness) {
+async fn a_token_used_for_an_abandon_is_refused(h: CaseHarness) {
     let all = held(&h).await;
     for held in &all {
         h.release_work(&held.work_token, None, false).await.unwrap();
@@ -261,7 +261,7 @@ async fn a_token_used_for_an_abandon_is_refused(h: Harness) {
     }
 }
 
-async fn a_token_that_was_never_issued_is_refused(h: Harness) {
+async fn a_token_that_was_never_issued_is_refused(h: CaseHarness) {
     for held in held(&h).await {
         held.assert_refused(&h, "never issued").await;
         held.assert_refused(&h, "").await;
@@ -270,7 +270,7 @@ async fn a_token_that_was_never_issued_is_refused(h: Harness) {
     }
 }
 
-async fn the_token_of_a_holder_who_was_replaced_is_refused(h: Harness) {
+async fn the_token_of_a_replaced_holder_is_refused(h: CaseHarness) {
     let all = held(&h).await;
     h.pass(PAST_LOCK);
     let mut replaced = Vec::new();
@@ -285,17 +285,17 @@ async fn the_token_of_a_holder_who_was_replaced_is_refused(h: Harness) {
     }
 }
 
-async fn the_token_of_another_instance_acks_only_that_instance(h: Harness) {
+async fn the_token_of_another_instance_commits_only_that_instance(h: CaseHarness) {
     h.send(start("a")).await;
     h.send(start("b")).await;
     let (a, b) = (h.fetched_turn().await, h.fetched_turn().await);
-    TurnDraft::beginning("a", 1).commit(&h, &a.lock_token).await.unwrap();
+    SampleTurn::beginning("a", 1).commit(&h, &a.lock_token).await.unwrap();
     assert!(h.next_turn().await.is_none(), "b is still locked");
-    TurnDraft::beginning("b", 1).commit(&h, &b.lock_token).await.unwrap();
+    SampleTurn::beginning("b", 1).commit(&h, &b.lock_token).await.unwrap();
     assert_eq!((h.event_ids("a").await, h.event_ids("b").await), (vec![1], vec![1]));
 }
 
-async fn tokens_cannot_be_guessed_from_each_other(h: Harness) {
+async fn tokens_cannot_be_guessed_from_each_other(h: CaseHarness) {
     let mut tokens = Vec::new();
     for n in 0..20 {
         h.queue(activity("i", n)).await;

@@ -1,12 +1,12 @@
-//! Messages for instances that have no record (yet).
+//! Messages for instances that do not exist, or do not exist yet.
 
 use crate::events;
-use crate::harness::{Harness, secs};
+use crate::harness::{CaseHarness, secs};
 use crate::items::{
     NAME, VERSION, activity_completed, cancel, child_completed, continue_as_new, queue_message, signal,
     start, timer,
 };
-use crate::turn_draft::TurnDraft;
+use crate::sample_turn::SampleTurn;
 
 cases! { $ unknown_instance as unknown_instance_cases:
     queue_messages_for_it_vanish,
@@ -15,16 +15,16 @@ cases! { $ unknown_instance as unknown_instance_cases:
     queue_messages_stay_while_a_successors_start_is_hidden,
     queue_messages_come_with_the_start_that_follows_them,
     vanishing_queue_messages_do_not_hide_the_next_instance,
-    messages_without_a_start_stay_queued_and_starve_nobody,
-    a_thousand_messages_without_a_start_starve_nobody,
+    messages_without_a_start_stay_queued_and_starve_no_instance,
+    a_thousand_messages_without_a_start_starve_no_instance,
     messages_without_a_start_come_with_it_in_the_end,
     name_and_version_come_from_a_continue_as_new_message,
     name_and_version_come_from_the_history,
-    an_ack_without_name_stores_history_but_no_instance,
-    a_later_ack_with_a_name_makes_the_instance,
+    a_commit_without_name_stores_history_but_no_instance,
+    a_later_commit_with_a_name_makes_the_instance,
 }
 
-async fn queue_messages_for_it_vanish(h: Harness) {
+async fn queue_messages_for_it_vanish(h: CaseHarness) {
     h.send(queue_message("ghost", "a")).await;
     h.send(queue_message("ghost", "b")).await;
     assert!(h.next_turn().await.is_none());
@@ -33,13 +33,13 @@ async fn queue_messages_for_it_vanish(h: Harness) {
     assert_eq!(h.fetched_turn().await.item.messages, [start("ghost")]);
 }
 
-async fn queue_messages_for_an_existing_instance_are_delivered(h: Harness) {
+async fn queue_messages_for_an_existing_instance_are_delivered(h: CaseHarness) {
     h.create("i").await;
     h.send(queue_message("i", "a")).await;
     assert_eq!(h.fetched_turn().await.item.messages, [queue_message("i", "a")]);
 }
 
-async fn queue_messages_stay_while_the_start_is_hidden(h: Harness) {
+async fn queue_messages_stay_while_the_start_is_hidden(h: CaseHarness) {
     h.send_later(start("i"), secs(5)).await;
     h.send(queue_message("i", "a")).await;
     assert!(h.next_turn().await.is_none());
@@ -48,7 +48,7 @@ async fn queue_messages_stay_while_the_start_is_hidden(h: Harness) {
     assert_eq!(h.fetched_turn().await.item.messages, [start("i"), queue_message("i", "a")]);
 }
 
-async fn queue_messages_stay_while_a_successors_start_is_hidden(h: Harness) {
+async fn queue_messages_stay_while_a_successors_start_is_hidden(h: CaseHarness) {
     h.send_later(continue_as_new("i"), secs(5)).await;
     h.send(queue_message("i", "a")).await;
     assert!(h.next_turn().await.is_none());
@@ -56,13 +56,13 @@ async fn queue_messages_stay_while_a_successors_start_is_hidden(h: Harness) {
     assert_eq!(h.fetched_turn().await.item.messages, [continue_as_new("i"), queue_message("i", "a")]);
 }
 
-async fn queue_messages_come_with_the_start_that_follows_them(h: Harness) {
+async fn queue_messages_come_with_the_start_that_follows_them(h: CaseHarness) {
     h.send(queue_message("i", "a")).await;
     h.send(start("i")).await;
     assert_eq!(h.fetched_turn().await.item.messages, [queue_message("i", "a"), start("i")]);
 }
 
-async fn vanishing_queue_messages_do_not_hide_the_next_instance(h: Harness) {
+async fn vanishing_queue_messages_do_not_hide_the_next_instance(h: CaseHarness) {
     h.send(queue_message("ghost 1", "a")).await;
     h.send(queue_message("ghost 2", "a")).await;
     h.send(start("i")).await;
@@ -70,7 +70,7 @@ async fn vanishing_queue_messages_do_not_hide_the_next_instance(h: Harness) {
     assert_eq!(h.messages_waiting().await, 0);
 }
 
-async fn messages_without_a_start_stay_queued_and_starve_nobody(h: Harness) {
+async fn messages_without_a_start_stay_queued_and_starve_no_instance(h: CaseHarness) {
     h.send(activity_completed("ghost 1", 2)).await;
     h.send(signal("ghost 2", "a")).await;
     h.send(cancel("ghost 3")).await;
@@ -80,13 +80,13 @@ async fn messages_without_a_start_stay_queued_and_starve_nobody(h: Harness) {
     let fetched = h.fetched_turn().await;
     assert_eq!(fetched.item.instance, "i");
     assert!(h.next_turn().await.is_none());
-    TurnDraft::beginning("i", 1).commit(&h, &fetched.lock_token).await.unwrap();
+    SampleTurn::beginning("i", 1).commit(&h, &fetched.lock_token).await.unwrap();
     h.send(signal("i", "later")).await;
     assert_eq!(h.fetched_turn().await.item.instance, "i");
     assert_eq!(h.messages_waiting().await, 5);
 }
 
-async fn a_thousand_messages_without_a_start_starve_nobody(h: Harness) {
+async fn a_thousand_messages_without_a_start_starve_no_instance(h: CaseHarness) {
     let senders: Vec<_> = (0..100)
         .map(|sender| {
             let store = h.store();
@@ -105,7 +105,7 @@ async fn a_thousand_messages_without_a_start_starve_nobody(h: Harness) {
     assert_eq!(h.fetched_turn().await.item.instance, "i");
 }
 
-async fn messages_without_a_start_come_with_it_in_the_end(h: Harness) {
+async fn messages_without_a_start_come_with_it_in_the_end(h: CaseHarness) {
     h.send(cancel("i")).await;
     h.send(signal("i", "a")).await;
     assert!(h.next_turn().await.is_none());
@@ -116,7 +116,7 @@ async fn messages_without_a_start_come_with_it_in_the_end(h: Harness) {
     assert_eq!(fetched.attempt_count, 1, "passing a message over is not an attempt");
 }
 
-async fn name_and_version_come_from_a_continue_as_new_message(h: Harness) {
+async fn name_and_version_come_from_a_continue_as_new_message(h: CaseHarness) {
     h.send(continue_as_new("i")).await;
     let item = h.fetched_turn().await.item;
     assert_eq!(item.orchestration_name, NAME);
@@ -125,8 +125,8 @@ async fn name_and_version_come_from_a_continue_as_new_message(h: Harness) {
     assert_eq!(item.history, []);
 }
 
-async fn name_and_version_come_from_the_history(h: Harness) {
-    h.begin("i", TurnDraft::of("i", 1).event(1, events::started_as("Recorded", "4.5.6"))).await;
+async fn name_and_version_come_from_the_history(h: CaseHarness) {
+    h.begin("i", SampleTurn::of("i", 1).event(1, events::started_as("Recorded", "4.5.6"))).await;
     h.send(queue_message("i", "a")).await;
     let item = h.fetched_turn().await.item;
     assert_eq!(item.orchestration_name, "Recorded");
@@ -136,17 +136,17 @@ async fn name_and_version_come_from_the_history(h: Harness) {
     assert_eq!(item.messages, [queue_message("i", "a")]);
 }
 
-async fn an_ack_without_name_stores_history_but_no_instance(h: Harness) {
-    h.begin("i", TurnDraft::of("i", 1).event(1, events::started())).await;
+async fn a_commit_without_name_stores_history_but_no_instance(h: CaseHarness) {
+    h.begin("i", SampleTurn::of("i", 1).event(1, events::started())).await;
     assert!(h.admin().list_instances().await.unwrap().is_empty());
     assert_eq!(h.event_ids("i").await, [1]);
     assert_eq!(h.history_of("i", 1).await.unwrap().len(), 1);
     assert_eq!(h.admin().list_executions("i").await.unwrap(), [1]);
 }
 
-async fn a_later_ack_with_a_name_makes_the_instance(h: Harness) {
-    h.begin("i", TurnDraft::of("i", 1).event(1, events::started())).await;
-    h.turn("i", TurnDraft::of("i", 1).event(2, events::signalled("go")).named(NAME, VERSION)).await;
+async fn a_later_commit_with_a_name_makes_the_instance(h: CaseHarness) {
+    h.begin("i", SampleTurn::of("i", 1).event(1, events::started())).await;
+    h.turn("i", SampleTurn::of("i", 1).event(2, events::signalled("go")).named(NAME, VERSION)).await;
     assert_eq!(h.admin().list_instances().await.unwrap(), ["i"]);
     assert_eq!(h.admin().get_instance_info("i").await.unwrap().current_execution_id, 1);
     assert_eq!(h.event_ids("i").await, [1, 2]);

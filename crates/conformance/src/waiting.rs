@@ -1,4 +1,4 @@
-//! Looking at futures that have not ended.
+//! Polling futures that have not ended.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-/// How long a future is watched to find out that it waits.
+/// How long a future must stay pending to count as waiting.
 const A_MOMENT: Duration = Duration::from_millis(50);
 
 /// Polls a future for a moment, in which it must not end.
@@ -34,7 +34,7 @@ where
     .await
 }
 
-/// Notes that a future wants to be polled again.
+/// Records that a future asked to be polled again.
 struct Woken(Notify);
 
 impl Wake for Woken {
@@ -43,8 +43,7 @@ impl Wake for Woken {
     }
 }
 
-/// Polls a future so many times, each time when it asked for it: the first polls are spent at its first await, then it
-/// stands at the next. Returns what it came to, if it ended by then.
+/// Polls a future `polls` times, each time after its waker was called. Returns its output if it ended by then.
 pub(crate) async fn polled<F>(future: &mut Pin<Box<F>>, polls: usize) -> Option<F::Output>
 where
     F: Future + ?Sized,

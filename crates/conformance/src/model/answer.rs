@@ -1,12 +1,12 @@
-//! What a provider answered, in a form that can be compared with another's.
+//! An answer of a store, in a form that can be compared with that of another store.
 
 use std::fmt::Debug;
 
 use everturn_provider::ProviderError;
 
-/// How a call went.
+/// How a call ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum AnswerKind {
     /// It did something, or found something.
     Done,
     /// It found nothing; that is no error.
@@ -15,27 +15,27 @@ pub(crate) enum Outcome {
     Refused,
 }
 
-/// How a call went, and everything it told, tokens apart.
+/// How a call ended, and everything it returned except tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Answer {
-    pub(crate) outcome: Outcome,
-    pub(crate) told: String,
+pub(crate) struct ComparedAnswer {
+    pub(crate) kind: AnswerKind,
+    pub(crate) shown: String,
 }
 
-impl Answer {
-    pub(crate) fn done(told: impl Debug) -> Self {
-        Self { outcome: Outcome::Done, told: format!("{told:?}") }
+impl ComparedAnswer {
+    pub(crate) fn done(shown: impl Debug) -> Self {
+        Self { kind: AnswerKind::Done, shown: format!("{shown:?}") }
     }
 
-    pub(crate) fn empty(told: impl Debug) -> Self {
-        Self { outcome: Outcome::Empty, told: format!("{told:?}") }
+    pub(crate) fn empty(shown: impl Debug) -> Self {
+        Self { kind: AnswerKind::Empty, shown: format!("{shown:?}") }
     }
 
-    pub(crate) fn done_unless(is_empty: bool, told: impl Debug) -> Self {
-        if is_empty { Self::empty(told) } else { Self::done(told) }
+    pub(crate) fn done_unless(is_empty: bool, shown: impl Debug) -> Self {
+        if is_empty { Self::empty(shown) } else { Self::done(shown) }
     }
 
-    /// Texts are a provider's own; what a caller may decide by is not.
+    /// The kinds of an error are compared, its text is not.
     pub(crate) fn refused(error: &ProviderError) -> Self {
         let kinds = [
             ("lock lost", error.is_lock_lost()),
@@ -47,7 +47,7 @@ impl Answer {
             ("retryable", error.is_retryable()),
         ];
         let kinds: Vec<&str> = kinds.into_iter().filter(|(_, holds)| *holds).map(|(kind, _)| kind).collect();
-        Self { outcome: Outcome::Refused, told: format!("refused {kinds:?}") }
+        Self { kind: AnswerKind::Refused, shown: format!("refused {kinds:?}") }
     }
 
     /// The answer to a call that was accepted as `shown` says, or refused.
@@ -58,7 +58,7 @@ impl Answer {
         }
     }
 
-    /// The answer to a call that tells nothing but that it was accepted.
+    /// The answer to a call that returns nothing.
     pub(crate) fn accepted(answer: Result<(), ProviderError>) -> Self {
         Self::of(answer, Self::done)
     }

@@ -5,27 +5,27 @@ use proptest::prelude::{Just, Strategy, any};
 use proptest::sample::select;
 use proptest::strategy::{BoxedStrategy, Union};
 
-use super::glance::Glance;
 use super::op::{INSTANCES, Op};
-use super::op_parts::{Ev, Item, Token};
-use super::world::World;
+use super::op_parts::{Item, NewEvent, Token};
+use super::store_summary::StoreSummary;
+use super::tracked_store::TrackedStore;
 
-/// One of several operations, with how much it is wanted.
+/// One of several operations, with its weight.
 pub(super) type Choice = (u32, BoxedStrategy<Op>);
 
 /// One that exists, more often than not.
-pub(super) fn known_instance(glance: &Glance) -> BoxedStrategy<&'static str> {
-    if glance.known.is_empty() {
+pub(super) fn known_instance(summary: &StoreSummary) -> BoxedStrategy<&'static str> {
+    if summary.known.is_empty() {
         return instance().boxed();
     }
-    Union::new_weighted(vec![(3, select(glance.known.clone()).boxed()), (2, instance().boxed())]).boxed()
+    Union::new_weighted(vec![(3, select(summary.known.clone()).boxed()), (2, instance().boxed())]).boxed()
 }
 
 pub(super) fn instance() -> impl Strategy<Value = &'static str> + Clone {
     select(&INSTANCES[..])
 }
 
-/// How long a lock or a lease lasts; 0 is over at once.
+/// How long a lock or a lease lasts; 0 ends at once.
 pub(super) fn lasting_ms() -> impl Strategy<Value = u64> {
     Union::new_weighted(vec![(12, Just(30_000)), (3, Just(5_000)), (2, Just(1_000)), (1, Just(0))])
 }
@@ -43,7 +43,7 @@ pub(super) fn moment_ms() -> impl Strategy<Value = u64> {
     select(&[0_u64, 1, 1_000, 5_000, 30_000, 100_000, 1_000_000][..])
 }
 
-/// A token for a verb that wants one of the live ones; sometimes another.
+/// Mostly a token whose lock has not ended; sometimes another one.
 pub(super) fn token(
     live: Vec<Token>,
     kind: fn(usize) -> Token,
@@ -58,37 +58,37 @@ pub(super) fn token(
     Union::new_weighted(tokens).boxed()
 }
 
-pub(super) fn turn_token(world: &World) -> BoxedStrategy<Token> {
-    token(world.live_turns(), Token::Turn, Token::Work)
+pub(super) fn turn_token(tracked: &TrackedStore) -> BoxedStrategy<Token> {
+    token(tracked.live_turns(), Token::Turn, Token::Work)
 }
 
-pub(super) fn work_token(world: &World) -> BoxedStrategy<Token> {
-    token(world.live_works(), Token::Work, Token::Turn)
+pub(super) fn work_token(tracked: &TrackedStore) -> BoxedStrategy<Token> {
+    token(tracked.live_works(), Token::Work, Token::Turn)
 }
 
-pub(super) fn event() -> impl Strategy<Value = Ev> {
+pub(super) fn event() -> impl Strategy<Value = NewEvent> {
     let key = || select(&["k", "key two", ""][..]);
     let value = select(&["v", "value two", ""][..]);
     Union::new_weighted(vec![
-        (4, Just(Ev::Scheduled).boxed()),
-        (2, Just(Ev::Started).boxed()),
-        (1, (0..3_usize).prop_map(Ev::StartedCarrying).boxed()),
-        (1, Just(Ev::Completed).boxed()),
-        (1, Just(Ev::Failed).boxed()),
-        (1, Just(Ev::ContinuedAsNew).boxed()),
-        (3, select(&["s", "status two", ""][..]).prop_map(Ev::StatusSet).boxed()),
-        (1, Just(Ev::StatusCleared).boxed()),
-        (7, (key(), value).prop_map(|(key, value)| Ev::KeySet(key, value)).boxed()),
-        (2, key().prop_map(Ev::KeyCleared).boxed()),
-        (1, Just(Ev::KeysCleared).boxed()),
+        (4, Just(NewEvent::Scheduled).boxed()),
+        (2, Just(NewEvent::Started).boxed()),
+        (1, (0..3_usize).prop_map(NewEvent::StartedCarrying).boxed()),
+        (1, Just(NewEvent::Completed).boxed()),
+        (1, Just(NewEvent::Failed).boxed()),
+        (1, Just(NewEvent::ContinuedAsNew).boxed()),
+        (3, select(&["s", "status two", ""][..]).prop_map(NewEvent::StatusSet).boxed()),
+        (1, Just(NewEvent::StatusCleared).boxed()),
+        (7, (key(), value).prop_map(|(key, value)| NewEvent::KeySet(key, value)).boxed()),
+        (2, key().prop_map(NewEvent::KeyCleared).boxed()),
+        (1, Just(NewEvent::KeysCleared).boxed()),
     ])
 }
 
 /// Events with ids from `next_id` on; sometimes with one that is 0, or there already, or far ahead.
-pub(super) fn events(next_id: u64, at_most: usize) -> impl Strategy<Value = Vec<(u64, Ev)>> {
+pub(super) fn events(next_id: u64, at_most: usize) -> impl Strategy<Value = Vec<(u64, NewEvent)>> {
     let spoilt = weighted(0.1, (any::<u8>(), select(vec![0, 1, next_id, next_id + 20])));
     (proptest::collection::vec(event(), 0..=at_most), spoilt).prop_map(move |(events, spoilt)| {
-        let mut events: Vec<(u64, Ev)> = (next_id..).zip(events).collect();
+        let mut events: Vec<(u64, NewEvent)> = (next_id..).zip(events).collect();
         if let Some((at, id)) = spoilt
             && !events.is_empty()
         {
@@ -97,8 +97,8 @@ pub(super) fn events(next_id: u64, at_most: usize) -> impl Strategy<Value = Vec<
         }
         // Only the first event of an execution is a start: the contract says nothing of any other history.
         for (id, event) in &mut events {
-            if *id != 1 && matches!(event, Ev::Started | Ev::StartedCarrying(_)) {
-                *event = Ev::Scheduled;
+            if *id != 1 && matches!(event, NewEvent::Started | NewEvent::StartedCarrying(_)) {
+                *event = NewEvent::Scheduled;
             }
         }
         events
@@ -128,10 +128,10 @@ pub(super) fn parent_of(instance: &str) -> Option<&'static str> {
 }
 
 /// Any message, for a known instance more often than not.
-pub(super) fn message(glance: &Glance) -> BoxedStrategy<Item> {
-    let known = || known_instance(glance);
+pub(super) fn message(summary: &StoreSummary) -> BoxedStrategy<Item> {
+    let known = || known_instance(summary);
     let of = |item: fn(&'static str) -> Item| known().prop_map(item).boxed();
-    let starts = if glance.known.len() < 3 { 30 } else { 4 };
+    let starts = if summary.known.len() < 3 { 30 } else { 4 };
     let start = instance().prop_map(|instance| match parent_of(instance) {
         Some(parent) => Item::StartChild(instance, parent),
         None => Item::Start(instance),

@@ -9,18 +9,19 @@ use proptest::strategy::{BoxedStrategy, Union};
 use super::choices::{
     Choice, activity, delay_ms, events, instance, lasting_ms, message, mostly, parent_of, turn_token,
 };
-use super::glance::Glance;
 use super::op::Op;
-use super::op_parts::{Base, Decided, Ev, Filter, Item, Naming, Token};
-use super::world::{HeldTurn, World};
+use super::op_parts::{Base, Decided, Filter, Item, Naming, NewEvent, Token};
+use super::store_summary::StoreSummary;
+use super::tracked_store::{TrackedStore, TrackedTurn};
 
-pub(super) fn choices(world: &World, glance: &Glance) -> Vec<Choice> {
-    let is_held = !world.live_turns().is_empty();
-    let is_waiting = glance.messages_wait;
+pub(super) fn choices(tracked: &TrackedStore, summary: &StoreSummary) -> Vec<Choice> {
+    let is_held = !tracked.live_turns().is_empty();
+    let is_waiting = summary.messages_wait;
     let decided = || {
-        let held: Vec<Held> = (0..6).filter_map(|age| Held::of(world, Token::Turn(age))).collect();
-        let message = message(glance);
-        turn_token(world)
+        let held: Vec<WritableHistories> =
+            (0..6).filter_map(|age| WritableHistories::of(tracked, Token::Turn(age))).collect();
+        let message = message(summary);
+        turn_token(tracked)
             .prop_flat_map(move |token| {
                 let turn = match token {
                     Token::Turn(age) => held.get(age),
@@ -42,7 +43,7 @@ pub(super) fn choices(world: &World, glance: &Glance) -> Vec<Choice> {
         base,
         stamp,
     });
-    let abandon = (turn_token(world), delay_ms(), any::<bool>(), any::<bool>()).prop_map(
+    let abandon = (turn_token(tracked), delay_ms(), any::<bool>(), any::<bool>()).prop_map(
         |(token, delay_ms, refund, is_plain)| {
             if is_plain {
                 Op::AbandonOrchestrationItem { token, delay_ms, refund }
@@ -51,9 +52,9 @@ pub(super) fn choices(world: &World, glance: &Glance) -> Vec<Choice> {
             }
         },
     );
-    let renew = (turn_token(world), lasting_ms())
+    let renew = (turn_token(tracked), lasting_ms())
         .prop_map(|(token, extend_ms)| Op::RenewOrchestrationItemLock { token, extend_ms });
-    let sent = || (mostly(16, message(glance), activity()), delay_ms());
+    let sent = || (mostly(16, message(summary), activity()), delay_ms());
     let enqueue = sent().prop_map(|(item, delay_ms)| Op::EnqueueForOrchestrator { item, delay_ms });
     let submit = vec(sent(), 1..4).prop_map(|messages| Op::Submit { messages });
     let fetch =
@@ -69,11 +70,11 @@ pub(super) fn choices(world: &World, glance: &Glance) -> Vec<Choice> {
     );
     let pass = select(&[1_u64, 999, 1_000, 1_000, 5_000, 5_000, 5_000, 30_000, 31_000][..])
         .prop_map(|ms| Op::Pass { ms });
-    // An empty store has little to tell: make something first.
-    let is_bare = glance.known.is_empty();
+    // Reads of an empty store find nothing: create something first.
+    let is_bare = summary.known.is_empty();
     let eager = if is_bare { 6 } else { 1 };
     vec![
-        (if glance.has_idle_lease { 16 } else { 6 }, pass.boxed()),
+        (if summary.has_idle_lease { 16 } else { 6 }, pass.boxed()),
         (if is_waiting { 5 } else { 12 * eager }, enqueue.boxed()),
         (if is_waiting { 5 } else { 12 * eager }, submit.boxed()),
         (if is_waiting && !is_held { 24 * eager } else { 4 }, fetch.boxed()),
@@ -95,24 +96,25 @@ fn filter() -> impl Strategy<Value = Filter> {
     ])
 }
 
-/// A turn in somebody's hands, and where the histories stand that it may write to.
-struct Held {
+/// A fetched turn, and the executions that it may write to.
+struct WritableHistories {
     instance: String,
     /// Executions, each with the id of its next event and how often it is chosen. The first is the fetched one.
     executions: Vec<(u32, u64, u64)>,
 }
 
-impl Held {
-    fn of(world: &World, token: Token) -> Option<Self> {
-        let HeldTurn { instance, execution, .. } = world.turn_of(token)?;
+impl WritableHistories {
+    fn of(tracked: &TrackedStore, token: Token) -> Option<Self> {
+        let TrackedTurn { instance, execution, .. } = tracked.turn_of(token)?;
         let executions = [(10, *execution), (6, execution + 1), (1, 1), (1, execution + 4)];
-        let standing = |(weight, execution)| (weight, execution, world.next_event_id(instance, execution));
-        Some(Self { instance: instance.clone(), executions: executions.map(standing).to_vec() })
+        let with_next_id =
+            |(weight, execution)| (weight, execution, tracked.next_event_id(instance, execution));
+        Some(Self { instance: instance.clone(), executions: executions.map(with_next_id).to_vec() })
     }
 }
 
 /// What a turn may decide that was fetched like this.
-fn decided(turn: Option<&Held>, message: &BoxedStrategy<Item>) -> BoxedStrategy<Decided> {
+fn decided(turn: Option<&WritableHistories>, message: &BoxedStrategy<Item>) -> BoxedStrategy<Decided> {
     let parent = turn.and_then(|turn| parent_of(&turn.instance));
     let executions = turn.map_or_else(|| vec![(1, 1, 1)], |turn| turn.executions.clone());
     let execution =
@@ -148,11 +150,11 @@ fn decided(turn: Option<&Held>, message: &BoxedStrategy<Item>) -> BoxedStrategy<
 }
 
 /// A delta; the first of an execution mostly begins with its start.
-fn history(next_id: u64) -> impl Strategy<Value = Vec<(u64, Ev)>> {
+fn history(next_id: u64) -> impl Strategy<Value = Vec<(u64, NewEvent)>> {
     let starts = if next_id == 1 { 0.85 } else { 0.0 };
     (events(next_id, 4), proptest::bool::weighted(starts)).prop_map(|(mut events, starts)| {
         if starts && let Some((1, first)) = events.first_mut() {
-            *first = if matches!(first, Ev::StartedCarrying(_)) { *first } else { Ev::Started };
+            *first = if matches!(first, NewEvent::StartedCarrying(_)) { *first } else { NewEvent::Started };
         }
         events
     })

@@ -9,15 +9,15 @@ use proptest::strategy::{BoxedStrategy, Union};
 use super::choices::{
     Choice, activity, delay_ms, instance, lasting_ms, message, moment_ms, mostly, turn_token, work_token,
 };
-use super::glance::Glance;
 use super::op::{INSTANCES, Op};
 use super::op_parts::{Item, Settled, Tags, Token};
-use super::world::{HeldWork, World};
+use super::store_summary::StoreSummary;
+use super::tracked_store::{TrackedStore, TrackedWork};
 
-pub(super) fn choices(world: &World, glance: &Glance) -> Vec<Choice> {
-    let is_held = !world.live_works().is_empty();
-    let is_waiting = glance.activities_wait;
-    let enqueue = mostly(10, activity(), message(glance)).prop_map(|item| Op::EnqueueForWorker { item });
+pub(super) fn choices(tracked: &TrackedStore, summary: &StoreSummary) -> Vec<Choice> {
+    let is_held = !tracked.live_works().is_empty();
+    let is_waiting = summary.activities_wait;
+    let enqueue = mostly(10, activity(), message(summary)).prop_map(|item| Op::EnqueueForWorker { item });
     let fetched = || (lasting_ms(), weighted(0.75, (owner(), lease_ms())), tags());
     let fetch = fetched().prop_map(|(lock_ms, owner, tags)| Op::FetchWorkItem { lock_ms, owner, tags });
     let fetch_many = (1..4_usize, fetched()).prop_map(|(work_max, (lock_ms, owner, tags))| Op::FetchWork {
@@ -27,7 +27,7 @@ pub(super) fn choices(world: &World, glance: &Glance) -> Vec<Choice> {
         owner,
         tags,
     });
-    let abandon = (work_token(world), delay_ms(), any::<bool>(), any::<bool>()).prop_map(
+    let abandon = (work_token(tracked), delay_ms(), any::<bool>(), any::<bool>()).prop_map(
         |(token, delay_ms, refund, is_plain)| {
             if is_plain {
                 Op::AbandonWorkItem { token, delay_ms, refund }
@@ -36,9 +36,9 @@ pub(super) fn choices(world: &World, glance: &Glance) -> Vec<Choice> {
             }
         },
     );
-    let renew = (work_token(world), lasting_ms())
+    let renew = (work_token(tracked), lasting_ms())
         .prop_map(|(token, extend_ms)| Op::RenewWorkItemLock { token, extend_ms });
-    let any_token = Union::new(vec![turn_token(world), work_token(world)]);
+    let any_token = Union::new(vec![turn_token(tracked), work_token(tracked)]);
     let owners = || vec(owner(), 0..4);
     let renewal = (vec(any_token, 0..4), weighted(0.3, owners()), lasting_ms(), moment_ms());
     let renew_many = renewal.prop_map(|(mut tokens, owners, extend_ms, idle_ms)| {
@@ -57,20 +57,21 @@ pub(super) fn choices(world: &World, glance: &Glance) -> Vec<Choice> {
         (if is_waiting { 5 } else { 10 }, enqueue.boxed()),
         (if is_waiting { 9 } else { 2 }, fetch.boxed()),
         (if is_waiting { 9 } else { 2 }, fetch_many.boxed()),
-        (if is_held { 16 } else { 1 }, ack(world)),
+        (if is_held { 16 } else { 1 }, end(tracked)),
         (if is_held { 7 } else { 1 }, abandon.boxed()),
         (if is_held { 3 } else { 1 }, renew.boxed()),
         (3, renew_many.boxed()),
-        (if glance.has_live_lease { 9 } else { 2 }, renew_sessions.boxed()),
-        (if glance.has_dead_lease { 30 } else { 1 }, Just(Op::CleanupOrphanedSessions).boxed()),
-        (if glance.has_dead_lease { 30 } else { 1 }, Just(Op::Sweep).boxed()),
+        (if summary.has_live_lease { 9 } else { 2 }, renew_sessions.boxed()),
+        (if summary.has_dead_lease { 30 } else { 1 }, Just(Op::CleanupOrphanedSessions).boxed()),
+        (if summary.has_dead_lease { 30 } else { 1 }, Just(Op::Sweep).boxed()),
     ]
 }
 
-/// The end of an activity: mostly with its own outcome, sometimes with none or one that cannot be.
-fn ack(world: &World) -> BoxedStrategy<Op> {
-    let held: Vec<HeldWork> = (0..6).filter_map(|age| world.work_of(Token::Work(age)).cloned()).collect();
-    work_token(world)
+/// The end of an activity: mostly with its own completion, sometimes without one or with a wrong one.
+fn end(tracked: &TrackedStore) -> BoxedStrategy<Op> {
+    let held: Vec<TrackedWork> =
+        (0..6).filter_map(|age| tracked.work_of(Token::Work(age)).cloned()).collect();
+    work_token(tracked)
         .prop_flat_map(move |token| {
             let work = match token {
                 Token::Work(age) => held.get(age),
@@ -98,7 +99,7 @@ fn odd_completion() -> impl Strategy<Value = Item> {
     Union::new(vec![signal.boxed(), activity().boxed()])
 }
 
-/// Leases end sooner than locks, so that sessions change hands.
+/// Leases end sooner than locks, so that sessions change their owners.
 fn lease_ms() -> impl Strategy<Value = u64> {
     Union::new_weighted(vec![(2, Just(5_000)), (3, Just(1_000)), (2, Just(30_000)), (2, Just(0))])
 }

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use everturn_provider::store::Feature;
 use everturn_provider::{ManualClock, MemoryProvider, Provider};
 
-use super::answer::Outcome;
-use super::machine::at_once;
+use super::answer::AnswerKind;
 use super::op::{INSTANCES, Op};
 use super::op_parts::{Filter, Tags};
-use super::world::{BEGINNING_MS, World};
+use super::op_sequences::at_once;
+use super::tracked_store::{BEGINNING_MS, TrackedStore};
 use crate::factory::ProviderFactory;
 use crate::image::image_of;
 use crate::plain_provider::PlainProvider;
@@ -21,8 +21,8 @@ const PAST_EVERYTHING_MS: u64 = 100_000_000;
 
 /// Two providers that must answer alike.
 pub(super) struct Comparison<F> {
-    reference: World,
-    subject: World,
+    reference: TrackedStore,
+    subject: TrackedStore,
     applied: usize,
     /// The store of the subject lives as long as its factory.
     _factory: F,
@@ -32,17 +32,16 @@ impl<F: ProviderFactory> Comparison<F> {
     pub(super) async fn open(factory: F) -> Self {
         let clock = factory.clock();
         clock.set_wall_ms(BEGINNING_MS);
-        let subject = World::of(factory.open().await, clock);
+        let subject = TrackedStore::of(factory.open().await, clock);
         let reference = reference(subject.store().supports(Feature::WarmInstances));
         Self { reference, subject, applied: 0, _factory: factory }
     }
 
     /// Carries out an operation on both; an error says how the answers differ.
-    pub(super) async fn apply(&mut self, op: &Op) -> Result<Outcome, String> {
+    pub(super) async fn apply(&mut self, op: &Op) -> Result<AnswerKind, String> {
         let expected = at_once(self.reference.apply(op));
         let answered = self.subject.apply(op).await;
-        let is_alike =
-            if op.is_malformed() { answered.outcome == expected.outcome } else { answered == expected };
+        let is_alike = if op.is_malformed() { answered.kind == expected.kind } else { answered == expected };
         if !is_alike {
             return Err(format!("{op:?}\nexpected {expected:?}\nanswered {answered:?}"));
         }
@@ -50,7 +49,7 @@ impl<F: ProviderFactory> Comparison<F> {
         if self.applied.is_multiple_of(LOOK_EVERY) {
             self.look().await?;
         }
-        Ok(expected.outcome)
+        Ok(expected.kind)
     }
 
     /// Compares all that can be seen.
@@ -69,20 +68,20 @@ impl<F: ProviderFactory> Comparison<F> {
         self.apply(&Op::Pass { ms: PAST_EVERYTHING_MS }).await?;
         let lock_ms = PAST_EVERYTHING_MS;
         let fetch = Op::FetchTurns { turns_max: 3, lock_ms, filter: Filter::Everything, kept: false };
-        while self.apply(&fetch).await? == Outcome::Done {}
+        while self.apply(&fetch).await? == AnswerKind::Done {}
         let owner = Some(("the last worker", lock_ms));
         let fetch = Op::FetchWork { work_max: 3, lock_ms, owner, tags: Tags::AnyTag };
-        while self.apply(&fetch).await? == Outcome::Done {}
+        while self.apply(&fetch).await? == AnswerKind::Done {}
         self.look().await
     }
 }
 
 /// The in-memory provider; behind the adapter if the subject keeps no instances warm.
-fn reference(has_warm_instances: bool) -> World {
+fn reference(has_warm_instances: bool) -> TrackedStore {
     if has_warm_instances {
-        return World::in_memory();
+        return TrackedStore::in_memory();
     }
     let clock = Arc::new(ManualClock::new(BEGINNING_MS));
     let memory: Arc<dyn Provider> = Arc::new(MemoryProvider::with_clock(clock.clone()));
-    World::of(Arc::new(PlainProvider::over(memory)), clock)
+    TrackedStore::of(Arc::new(PlainProvider::over(memory)), clock)
 }

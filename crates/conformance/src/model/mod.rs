@@ -1,9 +1,12 @@
 //! Random sequences of operations, on a provider and on the in-memory one: every answer must be equal.
 //!
-//! The in-memory provider is the reference. A sequence has up to 60 operations on four instances, and time passes
-//! when it says so. Answers are compared whole, tokens apart: the n-th token of one provider stands for the n-th of the
-//! other. So is what can be seen of the store, now and then and at the end, when also all that is still queued is
-//! fetched.
+//! The in-memory provider is the reference. A sequence has up to 60 operations on four instances: verbs of the store as
+//! the engine calls them, plain verbs, the management side, and the passing of time. Answers are compared whole except
+//! for tokens: the n-th token of one store corresponds to the n-th of the other. Everything that can be seen of the
+//! stores is compared every few operations and at the end, when everything that is still queued is fetched, too.
+//!
+//! How many turns or activities come at once is the store's choice, so a fetch of several is repeated until it has them
+//! or none is left.
 //!
 //! [`model_test!`](crate::model_test) makes tests of it: a [`Proof`]. A run prints its seed, and how often each verb did
 //! something, found nothing and was refused; it fails if a verb lacks variety in a hundred cases. What differs is
@@ -23,19 +26,19 @@ mod choices_of_histories;
 mod choices_of_turns;
 mod choices_of_works;
 mod comparison;
-mod glance;
 mod histories;
-mod machine;
 mod op;
 mod op_parts;
+mod op_sequences;
 mod regressions;
+mod store_summary;
 mod tally;
+mod tracked_store;
 mod turns;
 mod works;
-mod world;
 
 pub use op::{INSTANCES, Op, as_code};
-pub use op_parts::{Base, Decided, Ev, Filter, Item, Naming, Settled, Tags, Token, Which};
+pub use op_parts::{Base, Decided, Filter, Item, Naming, NewEvent, Settled, Tags, Token, Which};
 
 use std::cell::{Cell, RefCell};
 use std::io::Write;
@@ -49,10 +52,10 @@ use proptest_state_machine::ReferenceStateMachine;
 use tokio::runtime::Runtime;
 
 use crate::ProviderFactory;
-use answer::Outcome;
+use answer::AnswerKind;
 use comparison::Comparison;
-use machine::Machine;
-use tally::{Case, Tally};
+use op_sequences::OpSequences;
+use tally::{CaseCounts, Tally};
 
 /// How many operations a sequence has.
 const LENGTH: RangeInclusive<usize> = 30..=60;
@@ -112,21 +115,21 @@ pub fn run<F: ProviderFactory>(proof: &Proof, factory: impl Fn() -> F + Sync) {
     assert!(lacking.is_empty(), "too little variety in a hundred cases:\n{}", lacking.join("\n"));
 }
 
-fn run_case<F: ProviderFactory>(seed: u64, factory: &impl Fn() -> F) -> Result<Case, String> {
+fn run_case<F: ProviderFactory>(seed: u64, factory: &impl Fn() -> F) -> Result<CaseCounts, String> {
     let runtime = runtime();
-    let case = RefCell::new(Case::default());
+    let case = RefCell::new(CaseCounts::default());
     let config =
         Config { cases: 1, failure_persistence: None, max_shrink_iters: SHRINKS_MAX, ..Config::default() };
     let mut runner = TestRunner::new_with_rng(config, rng(seed));
     let is_first = Cell::new(true);
-    let tried = runner.run(&Machine::sequential_strategy(LENGTH), |(_, ops, seen)| {
+    let tried = runner.run(&OpSequences::sequential_strategy(LENGTH), |(_, ops, seen)| {
         // Only the first run counts: the others are simpler forms of it.
         let counts = is_first.replace(false);
-        let note = |op: &Op, outcome| match (outcome, &seen) {
+        let note = |op: &Op, kind| match (kind, &seen) {
             (None, Some(seen)) => {
                 seen.fetch_add(1, Ordering::SeqCst);
             }
-            (Some(outcome), _) if counts => case.borrow_mut().count(op, outcome),
+            (Some(kind), _) if counts => case.borrow_mut().count(op, kind),
             _ => {}
         };
         compare(&runtime, factory(), &ops, note).map_err(TestCaseError::fail)
@@ -142,20 +145,20 @@ fn run_case<F: ProviderFactory>(seed: u64, factory: &impl Fn() -> F) -> Result<C
     }
 }
 
-/// Carries out operations on a fresh store and on the in-memory provider; an error says how they differ. `note` is told
-/// of each operation before it is carried out, and after it how it went.
+/// Carries out operations on a fresh store and on the in-memory provider; an error says how they differ. `note` is
+/// called before each operation, and after it with how it ended.
 fn compare(
     runtime: &Runtime,
     factory: impl ProviderFactory,
     ops: &[Op],
-    note: impl Fn(&Op, Option<Outcome>),
+    note: impl Fn(&Op, Option<AnswerKind>),
 ) -> Result<(), String> {
     runtime.block_on(async {
         let mut comparison = Comparison::open(factory).await;
         for op in ops {
             note(op, None);
-            let outcome = comparison.apply(op).await?;
-            note(op, Some(outcome));
+            let kind = comparison.apply(op).await?;
+            note(op, Some(kind));
         }
         comparison.end().await
     })
@@ -236,8 +239,8 @@ fn rng(seed: u64) -> TestRng {
     TestRng::from_seed(RngAlgorithm::ChaCha, &bytes)
 }
 
-/// Tells the counts where they are seen although the test passes: what `println!` says is kept back.
+/// Writes to the standard output itself: the test harness hides what `println!` writes if the test passes.
 fn say(text: &str) {
-    // Who closed the output does not want to know.
+    // A closed output is no reason to fail.
     drop(writeln!(std::io::stdout().lock(), "{text}"));
 }

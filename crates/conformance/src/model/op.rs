@@ -1,13 +1,13 @@
 //! The operations of the model test, as plain data that prints as the code it is written in.
 
-use super::op_parts::{Base, Decided, Ev, Filter, Item, Settled, Tags, Token, Which};
+use super::op_parts::{Base, Decided, Filter, Item, NewEvent, Settled, Tags, Token, Which};
 
 /// The instances that operations are about. `c` may be a child of `a`, and `d` one of `c`.
 pub const INSTANCES: [&str; 4] = ["a", "b", "c", "d"];
 
 /// One call of a verb of the store or of a plain verb, or the passing of time.
 #[derive(Debug, Clone, PartialEq)]
-#[expect(missing_docs, reason = "an operation is the call of the method whose name it bears")]
+#[expect(missing_docs, reason = "an operation is the call of the method of the same name")]
 pub enum Op {
     /// Time passes.
     Pass {
@@ -130,7 +130,7 @@ pub enum Op {
     AppendWithExecution {
         instance: &'static str,
         execution: u64,
-        events: Vec<(u64, Ev)>,
+        events: Vec<(u64, NewEvent)>,
     },
     Read {
         instance: &'static str,
@@ -213,7 +213,7 @@ pub enum Op {
 
 impl Op {
     /// Whether the arguments alone are reason enough to refuse it, whatever the store holds. If the lock is lost as well,
-    /// the contract does not say which reason is told.
+    /// the contract does not say which error is returned.
     pub(super) fn is_malformed(&self) -> bool {
         match self {
             Self::AckOrchestrationItem { decided, .. } | Self::CommitTurn { decided, .. } => {

@@ -46,7 +46,7 @@ pub enum Base {
     Unchecked,
     /// The stamp that came with the fetch of this turn, if one came.
     AsFetched,
-    /// A stamp that no execution bears.
+    /// A stamp that no execution has.
     Stale,
 }
 
@@ -82,7 +82,7 @@ pub enum Naming {
 /// An event of a delta.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[expect(missing_docs, reason = "each is the event of its name")]
-pub enum Ev {
+pub enum NewEvent {
     Started,
     /// With so many queue messages carried over.
     StartedCarrying(usize),
@@ -141,7 +141,7 @@ pub struct Which {
 #[expect(missing_docs, reason = "the fields of the commit of that name")]
 pub struct Decided {
     pub execution: u64,
-    pub events: Vec<(u64, Ev)>,
+    pub events: Vec<(u64, NewEvent)>,
     pub worker_items: Vec<Item>,
     pub orchestrator_items: Vec<Item>,
     pub naming: Naming,

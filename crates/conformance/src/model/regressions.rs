@@ -4,10 +4,10 @@ use super::op::Op;
 use super::op::Op::*;
 use super::op_parts::Base::*;
 use super::op_parts::Decided;
-use super::op_parts::Ev::*;
 use super::op_parts::Filter::*;
 use super::op_parts::Item::*;
 use super::op_parts::Naming::*;
+use super::op_parts::NewEvent::*;
 use super::op_parts::Tags::*;
 use super::op_parts::Token::*;
 
@@ -17,9 +17,9 @@ pub(super) fn all() -> Vec<(&'static str, Vec<Op>)> {
         ("a_custom_status_is_kept_before_the_orchestration_is_named", custom_status_before_the_name()),
         ("an_execution_without_events_is_not_broken", execution_without_events()),
         ("orphans_go_with_the_next_fetch_whatever_it_finds", orphans_behind_another_instance()),
-        ("an_owner_who_is_named_twice_is_counted_once", owner_named_twice()),
+        ("an_owner_that_is_named_twice_is_counted_once", owner_named_twice()),
         ("a_warm_turn_is_named_by_its_history", warm_turn_named_by_its_history()),
-        ("a_running_instance_is_told_before_a_missing_child", running_and_childless()),
+        ("a_running_instance_is_reported_before_a_missing_child", running_and_childless()),
         ("a_delay_that_ends_counts_although_a_lock_expired_before", delay_behind_an_expired_lock()),
         ("the_outcome_with_the_greatest_id_counts_whenever_it_was_written", outcomes_out_of_order()),
     ]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use super::answer::Outcome;
+use super::answer::AnswerKind;
 use super::op::Op;
 
 /// What a verb must have met once in a hundred cases.
@@ -13,7 +13,7 @@ enum Variety {
     Refusable,
     /// It finds something and finds nothing; the contract gives no reason to refuse it.
     Finds,
-    /// It always tells something; the contract gives no reason to refuse it.
+    /// It always returns something; the contract gives no reason to refuse it.
     Tells,
 }
 
@@ -23,13 +23,13 @@ use Variety::{Finds, Refusable, Tells};
 const BLOCK: u64 = 100;
 
 #[derive(Debug, Clone, Copy, Default)]
-struct Counts {
+struct VerbCounts {
     done: u64,
     empty: u64,
     refused: u64,
 }
 
-impl Counts {
+impl VerbCounts {
     fn plus(self, other: Self) -> Self {
         Self {
             done: self.done + other.done,
@@ -41,15 +41,15 @@ impl Counts {
 
 /// The counts of a case.
 #[derive(Debug, Default)]
-pub(super) struct Case(BTreeMap<&'static str, Counts>);
+pub(super) struct CaseCounts(BTreeMap<&'static str, VerbCounts>);
 
-impl Case {
-    pub(super) fn count(&mut self, op: &Op, outcome: Outcome) {
+impl CaseCounts {
+    pub(super) fn count(&mut self, op: &Op, kind: AnswerKind) {
         let counts = self.0.entry(verb(op)).or_default();
-        match outcome {
-            Outcome::Done => counts.done += 1,
-            Outcome::Empty => counts.empty += 1,
-            Outcome::Refused => counts.refused += 1,
+        match kind {
+            AnswerKind::Done => counts.done += 1,
+            AnswerKind::Empty => counts.empty += 1,
+            AnswerKind::Refused => counts.refused += 1,
         }
     }
 
@@ -62,18 +62,18 @@ impl Case {
 /// The counts of a run, by hundreds of cases.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
-    blocks: BTreeMap<u64, Block>,
+    blocks: BTreeMap<u64, CountBlock>,
 }
 
 #[derive(Debug, Default)]
-struct Block {
+struct CountBlock {
     cases: u64,
-    verbs: BTreeMap<&'static str, Counts>,
+    verbs: BTreeMap<&'static str, VerbCounts>,
 }
 
 impl Tally {
     /// Adds the counts of a case by its number.
-    pub(super) fn add(&mut self, number: u64, case: Case) {
+    pub(super) fn add(&mut self, number: u64, case: CaseCounts) {
         let block = self.blocks.entry(number / BLOCK).or_default();
         block.cases += 1;
         for (verb, counts) in case.0 {
@@ -83,14 +83,14 @@ impl Tally {
     }
 
     /// The hundreds of which every case was run.
-    fn full_blocks(&self) -> impl Iterator<Item = (u64, &BTreeMap<&'static str, Counts>)> + Clone {
+    fn full_blocks(&self) -> impl Iterator<Item = (u64, &BTreeMap<&'static str, VerbCounts>)> + Clone {
         let full = self.blocks.iter().filter(|(_, block)| block.cases == BLOCK);
         full.map(|(number, block)| (*number, &block.verbs))
     }
 
-    fn total(&self, verb: &str) -> Counts {
+    fn total(&self, verb: &str) -> VerbCounts {
         let counts = self.blocks.values().filter_map(|block| block.verbs.get(verb));
-        counts.fold(Counts::default(), |sum, counts| sum.plus(*counts))
+        counts.fold(VerbCounts::default(), |sum, counts| sum.plus(*counts))
     }
 
     /// The smallest counts in a hundred cases: how often a verb did something, and how often it was refused or, if the
@@ -98,7 +98,7 @@ impl Tally {
     fn fewest(&self, verb: &str, variety: Variety) -> Option<(u64, u64)> {
         let full_blocks = self.full_blocks();
         let counts = || full_blocks.clone().map(|(_, verbs)| verbs.get(verb).copied().unwrap_or_default());
-        let other = |counts: Counts| if variety == Refusable { counts.refused } else { counts.empty };
+        let other = |counts: VerbCounts| if variety == Refusable { counts.refused } else { counts.empty };
         Some((counts().map(|counts| counts.done).min()?, counts().map(other).min()?))
     }
 
@@ -107,7 +107,7 @@ impl Tally {
         let mut table =
             format!("{:<32} {:>9} {:>9} {:>9}   fewest in 100\n", "verb", "done", "empty", "refused");
         for (verb, variety) in VERBS {
-            let Counts { done, empty, refused } = self.total(verb);
+            let VerbCounts { done, empty, refused } = self.total(verb);
             write!(table, "{verb:<32} {done:>9} {empty:>9} {refused:>9}").unwrap();
             if let Some((done, other)) = self.fewest(verb, variety) {
                 match variety {

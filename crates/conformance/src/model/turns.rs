@@ -12,15 +12,17 @@ use everturn_provider::store::{
 use everturn_provider::{DispatcherCapabilityFilter, OrchestrationItem, ScheduledActivityIdentifier};
 use semver::Version;
 
-use super::answer::Answer;
+use super::answer::ComparedAnswer;
 use super::op::Op;
-use super::op_parts::{Base, Decided, Ev, Filter, Item, Naming, Token};
-use super::world::{GIVEN_STAMPS_MAX, HeldTurn, ShelfView, World, shown_stamp, work_item};
+use super::op_parts::{Base, Decided, Filter, Item, Naming, NewEvent, Token};
+use super::tracked_store::{
+    GIVEN_STAMPS_MAX, KeptTurnsView, TrackedStore, TrackedTurn, shown_stamp, work_item,
+};
 use crate::events;
 use crate::items::{NAME, VERSION};
 
-impl World {
-    pub(super) async fn apply_to_turns(&mut self, op: &Op) -> Answer {
+impl TrackedStore {
+    pub(super) async fn apply_to_turns(&mut self, op: &Op) -> ComparedAnswer {
         self.found_nothing = false;
         match op {
             Op::FetchOrchestrationItem { lock_ms, filter } => self.fetch(*lock_ms, *filter).await,
@@ -35,7 +37,7 @@ impl World {
                 let delay = delay_ms.map(Duration::from_millis);
                 let answer = self.store.release_turn(&self.token(*token), delay, *refund).await;
                 self.ended_if(answer.is_ok(), *token);
-                Answer::accepted(answer)
+                ComparedAnswer::accepted(answer)
             }
             Op::Submit { messages } => self.submit(messages).await,
             Op::AbandonOrchestrationItem { token, delay_ms, refund } => {
@@ -43,7 +45,7 @@ impl World {
                 let name = self.token(*token);
                 let answer = self.provider.abandon_orchestration_item(&name, delay, *refund).await;
                 self.ended_if(answer.is_ok(), *token);
-                Answer::accepted(answer)
+                ComparedAnswer::accepted(answer)
             }
             Op::RenewOrchestrationItemLock { token, extend_ms } => {
                 let extend_for = Duration::from_millis(*extend_ms);
@@ -52,47 +54,55 @@ impl World {
                 if answer.is_ok() {
                     self.note(*token, Some(*extend_ms));
                 }
-                Answer::accepted(answer)
+                ComparedAnswer::accepted(answer)
             }
             Op::EnqueueForOrchestrator { item, delay_ms } => {
                 let delay = delay_ms.map(Duration::from_millis);
-                Answer::accepted(self.provider.enqueue_for_orchestrator(work_item(*item), delay).await)
+                ComparedAnswer::accepted(
+                    self.provider.enqueue_for_orchestrator(work_item(*item), delay).await,
+                )
             }
             other => unreachable!("{other:?} is not about turns"),
         }
     }
 
-    async fn fetch(&mut self, lock_ms: u64, filter: Filter) -> Answer {
+    async fn fetch(&mut self, lock_ms: u64, filter: Filter) -> ComparedAnswer {
         let lock = Duration::from_millis(lock_ms);
         let fetched =
             self.provider.fetch_orchestration_item(lock, Duration::ZERO, capabilities(filter).as_ref()).await;
         match fetched {
-            Err(error) => Answer::refused(&error),
+            Err(error) => ComparedAnswer::refused(&error),
             Ok(None) => {
                 self.found_nothing = true;
-                Answer::empty("nothing")
+                ComparedAnswer::empty("nothing")
             }
             Ok(Some((item, token, attempts))) => {
                 self.hold(&item, token, None, lock_ms);
-                Answer::done((shown_item(item), attempts))
+                ComparedAnswer::done((shown_item(item), attempts))
             }
         }
     }
 
     /// Fetches until there are so many turns or none is left: how many come at once is the store's choice.
-    async fn fetch_turns(&mut self, turns_max: usize, lock_ms: u64, filter: Filter, lends: bool) -> Answer {
+    async fn fetch_turns(
+        &mut self,
+        turns_max: usize,
+        lock_ms: u64,
+        filter: Filter,
+        lends: bool,
+    ) -> ComparedAnswer {
         let lock = Duration::from_millis(lock_ms);
         let mut fetch = TurnFetch::new(lock, Duration::ZERO);
         fetch.filter = capabilities(filter);
         if self.store.supports(Feature::WarmInstances) {
-            fetch.warm = Some(Arc::new(ShelfView { shelf: Arc::clone(&self.shelf), lends }));
+            fetch.warm = Some(Arc::new(KeptTurnsView { kept_turns: Arc::clone(&self.kept_turns), lends }));
         }
         let mut shown = Vec::new();
         while shown.len() < turns_max {
             fetch.turns_max = turns_max - shown.len();
             let turns = match self.store.fetch_turns(&fetch).await {
                 Ok(turns) => turns,
-                Err(error) => return Answer::refused(&error),
+                Err(error) => return ComparedAnswer::refused(&error),
             };
             assert!(turns.len() <= fetch.turns_max, "{} turns for {}", turns.len(), fetch.turns_max);
             if turns.is_empty() {
@@ -103,8 +113,8 @@ impl World {
                 shown.push(self.shown_turn(turn, lock).await);
             }
         }
-        let asked = self.shelf.take_asked();
-        Answer::done_unless(shown.is_empty(), (shown, asked))
+        let asked = self.kept_turns.take_asked();
+        ComparedAnswer::done_unless(shown.is_empty(), (shown, asked))
     }
 
     async fn shown_turn(&mut self, turn: FetchedTurn, lock: Duration) -> impl Debug + use<> {
@@ -122,32 +132,32 @@ impl World {
     }
 
     /// Submits messages at once, or one by one if the store takes no more.
-    async fn submit(&mut self, messages: &[(Item, Option<u64>)]) -> Answer {
+    async fn submit(&mut self, messages: &[(Item, Option<u64>)]) -> ComparedAnswer {
         let new_message = |(item, delay_ms): &(Item, Option<u64>)| {
             NewMessage::delayed(work_item(*item), delay_ms.map(Duration::from_millis))
         };
         let all: Vec<NewMessage> = messages.iter().map(new_message).collect();
         let answer = match self.store.submit(&Submission::of_all(all.clone())).await {
             Err(error) if error.is_unsupported() => error,
-            answer => return Answer::of(answer, Answer::done),
+            answer => return ComparedAnswer::of(answer, ComparedAnswer::done),
         };
         if messages.iter().any(|(item, _)| item.is_activity()) {
             // All or nothing: the messages before the wrong one must not be queued.
-            return Answer::refused(&answer);
+            return ComparedAnswer::refused(&answer);
         }
         let mut receipts = Vec::new();
         for message in all {
             match self.store.submit(&Submission::of(message)).await {
                 Ok(receipt) => receipts.extend(receipt),
-                Err(error) => return Answer::refused(&error),
+                Err(error) => return ComparedAnswer::refused(&error),
             }
         }
-        Answer::done(receipts)
+        ComparedAnswer::done(receipts)
     }
 
     fn hold(&mut self, item: &OrchestrationItem, token: String, stamp: Option<Stamp>, lock_ms: u64) {
         self.assert_fresh(&token);
-        self.turns.push(HeldTurn {
+        self.turns.push(TrackedTurn {
             token,
             instance: item.instance.clone(),
             execution: item.execution_id,
@@ -163,7 +173,7 @@ impl World {
         }
     }
 
-    async fn ack(&mut self, token: Token, decided: &Decided) -> Answer {
+    async fn ack(&mut self, token: Token, decided: &Decided) -> ComparedAnswer {
         let commit = self.turn_commit(token, decided);
         let answer = self
             .provider
@@ -178,10 +188,10 @@ impl World {
             )
             .await;
         self.ended_if(answer.is_ok(), token);
-        Answer::accepted(answer)
+        ComparedAnswer::accepted(answer)
     }
 
-    async fn commit(&mut self, token: Token, decided: &Decided, base: Base, stamp: Stamp) -> Answer {
+    async fn commit(&mut self, token: Token, decided: &Decided, base: Base, stamp: Stamp) -> ComparedAnswer {
         let base = match base {
             Base::Unchecked => None,
             Base::AsFetched => self.turn_of(token).and_then(|turn| turn.stamp),
@@ -189,13 +199,13 @@ impl World {
         };
         let mut commit = self.turn_commit(token, decided);
         (commit.base, commit.stamp) = (base, Some(stamp));
-        let (shelf, instance) = (Arc::clone(&self.shelf), self.instance_of(token));
+        let (kept_turns, instance) = (Arc::clone(&self.kept_turns), self.instance_of(token));
         let execution = decided.execution;
-        commit.check_in = Some(Arc::new(move || shelf.keep(&instance, execution, stamp)));
+        commit.check_in = Some(Arc::new(move || kept_turns.keep(&instance, execution, stamp)));
         let answer = self.store.commit_turn(&commit).await;
         self.ended_if(answer.is_ok(), token);
-        let check_ins = self.shelf.check_ins();
-        Answer::of(answer, |()| Answer::done(check_ins))
+        let check_ins = self.kept_turns.check_ins();
+        ComparedAnswer::of(answer, |()| ComparedAnswer::done(check_ins))
     }
 
     fn instance_of(&self, token: Token) -> String {
@@ -257,25 +267,25 @@ fn capabilities(filter: Filter) -> Option<DispatcherCapabilityFilter> {
 }
 
 /// The events of an operation as they are stored.
-pub(super) fn history(instance: &str, execution: u64, listed: &[(u64, Ev)]) -> Vec<Event> {
-    let event = |(id, event): &(u64, Ev)| {
+pub(super) fn history(instance: &str, execution: u64, listed: &[(u64, NewEvent)]) -> Vec<Event> {
+    let event = |(id, event): &(u64, NewEvent)| {
         Event::stamped(*id, instance.to_owned(), execution, None, 1_000 + id, kind(*event))
     };
     listed.iter().map(event).collect()
 }
 
-fn kind(event: Ev) -> EventKind {
+fn kind(event: NewEvent) -> EventKind {
     match event {
-        Ev::Started => events::started(),
-        Ev::StartedCarrying(count) => events::started_carrying(&vec!["carried"; count]),
-        Ev::Scheduled => events::scheduled(),
-        Ev::Completed => events::completed("output"),
-        Ev::Failed => events::failed("boom"),
-        Ev::ContinuedAsNew => events::continued_as_new(),
-        Ev::StatusSet(status) => events::custom_status(Some(status)),
-        Ev::StatusCleared => events::custom_status(None),
-        Ev::KeySet(key, value) => events::kv_set(key, value),
-        Ev::KeyCleared(key) => events::kv_cleared(key),
-        Ev::KeysCleared => events::kv_all_cleared(),
+        NewEvent::Started => events::started(),
+        NewEvent::StartedCarrying(count) => events::started_carrying(&vec!["carried"; count]),
+        NewEvent::Scheduled => events::scheduled(),
+        NewEvent::Completed => events::completed("output"),
+        NewEvent::Failed => events::failed("boom"),
+        NewEvent::ContinuedAsNew => events::continued_as_new(),
+        NewEvent::StatusSet(status) => events::custom_status(Some(status)),
+        NewEvent::StatusCleared => events::custom_status(None),
+        NewEvent::KeySet(key, value) => events::kv_set(key, value),
+        NewEvent::KeyCleared(key) => events::kv_cleared(key),
+        NewEvent::KeysCleared => events::kv_all_cleared(),
     }
 }

@@ -6,18 +6,18 @@ use everturn_core::WorkItem;
 use everturn_provider::store::{LockKind, LockRenewal, Renewal, SessionRenewal, WorkFetch};
 use everturn_provider::{ProviderError, SessionFetchConfig, TagFilter};
 
-use super::answer::{Answer, Outcome};
+use super::answer::{AnswerKind, ComparedAnswer};
 use super::op::Op;
 use super::op_parts::{Settled, Tags, Token};
-use super::world::{HeldWork, World, work_item};
+use super::tracked_store::{TrackedStore, TrackedWork, work_item};
 use crate::harness::session;
 use crate::items;
 
-impl World {
-    pub(super) async fn apply_to_works(&mut self, op: &Op) -> Answer {
+impl TrackedStore {
+    pub(super) async fn apply_to_works(&mut self, op: &Op) -> ComparedAnswer {
         match op {
             Op::EnqueueForWorker { item } => {
-                Answer::accepted(self.provider.enqueue_for_worker(work_item(*item)).await)
+                ComparedAnswer::accepted(self.provider.enqueue_for_worker(work_item(*item)).await)
             }
             Op::FetchWorkItem { lock_ms, owner, tags } => self.fetch_one(*lock_ms, *owner, *tags).await,
             Op::AckWorkItem { token, completion } => {
@@ -30,7 +30,7 @@ impl World {
                 let name = self.token(*token);
                 let answer = self.provider.abandon_work_item(&name, delay, *refund).await;
                 self.ended_if(answer.is_ok(), *token);
-                Answer::accepted(answer)
+                ComparedAnswer::accepted(answer)
             }
             Op::RenewWorkItemLock { token, extend_ms } => {
                 let extend_for = Duration::from_millis(*extend_ms);
@@ -38,7 +38,7 @@ impl World {
                 if answer.is_ok() {
                     self.note(*token, Some(*extend_ms));
                 }
-                Answer::accepted(answer)
+                ComparedAnswer::accepted(answer)
             }
             Op::FetchWork { work_max, lock_ms, owner, tags } => {
                 self.fetch_many(*work_max, *lock_ms, *owner, *tags).await
@@ -52,7 +52,7 @@ impl World {
                 let delay = delay_ms.map(Duration::from_millis);
                 let answer = self.store.release_work(&self.token(*token), delay, *refund).await;
                 self.ended_if(answer.is_ok(), *token);
-                Answer::accepted(answer)
+                ComparedAnswer::accepted(answer)
             }
             Op::Renew { tokens, owners, extend_ms, idle_ms } => {
                 self.renew(tokens, owners.as_deref(), *extend_ms, *idle_ms).await
@@ -60,17 +60,17 @@ impl World {
             Op::Sweep => {
                 self.forget_ended_leases();
                 let removed = self.store.sweep_sessions(Duration::ZERO).await;
-                Answer::of(removed, |count| Answer::done_unless(count == 0, count))
+                ComparedAnswer::of(removed, |count| ComparedAnswer::done_unless(count == 0, count))
             }
             Op::RenewSessionLock { owners, extend_ms, idle_ms } => {
                 let (extend_for, idle) = (Duration::from_millis(*extend_ms), Duration::from_millis(*idle_ms));
                 let renewed = self.provider.renew_session_lock(owners, extend_for, idle).await;
-                Answer::of(renewed, |count| Answer::done_unless(count == 0, count))
+                ComparedAnswer::of(renewed, |count| ComparedAnswer::done_unless(count == 0, count))
             }
             Op::CleanupOrphanedSessions => {
                 self.forget_ended_leases();
                 let removed = self.provider.cleanup_orphaned_sessions(Duration::ZERO).await;
-                Answer::of(removed, |count| Answer::done_unless(count == 0, count))
+                ComparedAnswer::of(removed, |count| ComparedAnswer::done_unless(count == 0, count))
             }
             other => unreachable!("{other:?} is not about activities"),
         }
@@ -82,25 +82,25 @@ impl World {
         self.idle_leases_ms.retain(|end_ms| now_ms < *end_ms);
     }
 
-    fn work_ended(&mut self, token: Token, answer: Result<(), ProviderError>) -> Answer {
+    fn work_ended(&mut self, token: Token, answer: Result<(), ProviderError>) -> ComparedAnswer {
         if answer.is_ok() {
             let lease_ms = self.work_of(token).and_then(|work| work.leased_until_ms);
             self.idle_leases_ms.extend(lease_ms);
         }
         self.ended_if(answer.is_ok(), token);
-        Answer::accepted(answer)
+        ComparedAnswer::accepted(answer)
     }
 
     /// One activity through the plain verb.
-    async fn fetch_one(&mut self, lock_ms: u64, owner: Option<(&str, u64)>, tags: Tags) -> Answer {
+    async fn fetch_one(&mut self, lock_ms: u64, owner: Option<(&str, u64)>, tags: Tags) -> ComparedAnswer {
         let (lock, session, tags) = (Duration::from_millis(lock_ms), session_of(owner), tag_filter(tags));
         let fetched = self.provider.fetch_work_item(lock, Duration::ZERO, session.as_ref(), &tags).await;
         match fetched {
-            Err(error) => Answer::refused(&error),
-            Ok(None) => Answer::empty("nothing"),
+            Err(error) => ComparedAnswer::refused(&error),
+            Ok(None) => ComparedAnswer::empty("nothing"),
             Ok(Some((item, token, attempts))) => {
                 self.hold_work(&item, token, owner, lock_ms);
-                Answer::done((item, attempts))
+                ComparedAnswer::done((item, attempts))
             }
         }
     }
@@ -112,7 +112,7 @@ impl World {
         lock_ms: u64,
         owner: Option<(&str, u64)>,
         tags: Tags,
-    ) -> Answer {
+    ) -> ComparedAnswer {
         let lock = Duration::from_millis(lock_ms);
         let mut fetch =
             WorkFetch::new(lock, Duration::ZERO).with_session(session_of(owner)).with_tags(tag_filter(tags));
@@ -121,7 +121,7 @@ impl World {
             fetch.work_max = work_max - shown.len();
             let batch = match self.store.fetch_work(&fetch).await {
                 Ok(batch) => batch,
-                Err(error) => return Answer::refused(&error),
+                Err(error) => return ComparedAnswer::refused(&error),
             };
             assert!(batch.len() <= fetch.work_max, "{} activities for {}", batch.len(), fetch.work_max);
             if batch.is_empty() {
@@ -133,7 +133,7 @@ impl World {
                 shown.push((work.item, work.attempt_count));
             }
         }
-        Answer::done_unless(shown.is_empty(), shown)
+        ComparedAnswer::done_unless(shown.is_empty(), shown)
     }
 
     fn hold_work(&mut self, item: &WorkItem, token: String, owner: Option<(&str, u64)>, lock_ms: u64) {
@@ -141,7 +141,7 @@ impl World {
         let lease_ms = owner.filter(|_| items::session(item).is_some()).map(|(_, lease_ms)| lease_ms);
         let leased_until_ms = lease_ms.map(|lease_ms| self.now_ms().saturating_add(lease_ms));
         self.leases_ms.extend(leased_until_ms);
-        self.works.push(HeldWork {
+        self.works.push(TrackedWork {
             token,
             instance: item.instance().to_owned(),
             id: items::activity_id(item),
@@ -157,7 +157,7 @@ impl World {
         owners: Option<&[&str]>,
         extend_ms: u64,
         idle_ms: u64,
-    ) -> Answer {
+    ) -> ComparedAnswer {
         let extend_for = Duration::from_millis(extend_ms);
         let lock = |token: &Token| {
             let is_work = matches!(token, Token::Work(_));
@@ -172,16 +172,16 @@ impl World {
         });
         let renewed = match self.store.renew(&renewal).await {
             Ok(renewed) => renewed,
-            Err(error) => return Answer::refused(&error),
+            Err(error) => return ComparedAnswer::refused(&error),
         };
         assert_eq!(renewed.locks.len(), tokens.len(), "one answer per lock");
         for (token, _) in tokens.iter().zip(&renewed.locks).filter(|(_, answer)| answer.is_ok()) {
             self.note(*token, Some(extend_ms));
         }
-        let answers: Vec<Answer> = renewed.locks.into_iter().map(Answer::accepted).collect();
-        let is_refused = answers.iter().any(|answer| answer.outcome == Outcome::Refused);
-        let outcome = if is_refused { Outcome::Refused } else { Outcome::Done };
-        Answer { outcome, told: format!("{answers:?} {}", renewed.sessions) }
+        let answers: Vec<ComparedAnswer> = renewed.locks.into_iter().map(ComparedAnswer::accepted).collect();
+        let is_refused = answers.iter().any(|answer| answer.kind == AnswerKind::Refused);
+        let kind = if is_refused { AnswerKind::Refused } else { AnswerKind::Done };
+        ComparedAnswer { kind, shown: format!("{answers:?} {}", renewed.sessions) }
     }
 }
 

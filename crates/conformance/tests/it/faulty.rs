@@ -30,7 +30,7 @@ pub(crate) enum StoreFault {
     None,
     CancelledRowsAreKept,
     OrchestratorItemsAreLost,
-    AckTakesAnyToken,
+    CommitTakesAnyToken,
     ExpiryIsIgnored,
     LateMessagesAreDeleted,
     CompletionIsEnqueuedThoughTheRowIsGone,
@@ -113,7 +113,7 @@ impl FaultyLayer {
     /// The token that a commit is let through with.
     async fn token_for_commit(&self, token: &str) -> Result<String, ProviderError> {
         match self.fault {
-            StoreFault::AckTakesAnyToken => {
+            StoreFault::CommitTakesAnyToken => {
                 let turns = self.record.turns.lock().unwrap();
                 Ok(turns.last().map_or(token, |(newest, _)| newest.as_str()).to_owned())
             }

@@ -1,4 +1,4 @@
-//! The suite notices what it is there to notice: a provider with one fault fails a case.
+//! The suite notices faults: a store with one fault fails a case.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, missing_docs)]
 
 mod faulty;

@@ -10,7 +10,7 @@ use everturn_conformance::{
 
 use crate::faulty::{FaultyFactory, StoreFault};
 
-/// The case passes on the sound provider and fails on the faulty one.
+/// The case passes on the sound store and fails on the faulty one.
 macro_rules! noticed {
     ($($test:ident: $fault:ident by $verb:ident::$case:ident;)*) => {
         $(
@@ -26,10 +26,10 @@ macro_rules! noticed {
 
 // The twelve faults that every suite for providers must notice.
 noticed! {
-    no_token_check_on_ack: AckTakesAnyToken by commit_turn::a_wrong_token_is_refused_and_the_lock_stays;
-    expiry_ignored: ExpiryIsIgnored by commit_turn::an_ack_after_expiry_is_refused;
+    no_token_check_on_commit: CommitTakesAnyToken by commit_turn::a_wrong_token_is_refused_and_the_lock_stays;
+    expiry_ignored: ExpiryIsIgnored by commit_turn::a_commit_after_expiry_is_refused;
     expiry_of_activities_ignored: ExpiryIsIgnored
-        by settle_work::after_expiry_it_is_refused_even_if_nobody_refetched;
+        by settle_work::after_expiry_it_is_refused_even_without_a_new_fetch;
     late_message_deleted: LateMessagesAreDeleted by commit_turn::only_the_fetched_messages_are_removed;
     delayed_message_visible_early: DelayedMessagesAreVisibleEarly
         by submit::a_delayed_message_is_visible_after_its_delay;
@@ -46,10 +46,10 @@ noticed! {
     delete_leaves_queue_rows: DeleteLeavesQueueRows by delete::queue_rows_are_counted_and_removed;
 }
 
-// And some more.
+// Further faults.
 noticed! {
     cancelled_activities_that_stay: CancelledRowsAreKept
-        by commit_turn::fifty_activities_are_cancelled_in_one_ack;
+        by commit_turn::fifty_activities_are_cancelled_in_one_commit;
     lost_messages: OrchestratorItemsAreLost by commit_turn::events_activities_and_messages_all_land;
     a_status_not_stored: StatusIsNotStored
         by commit_turn::every_status_is_stored_with_output_and_time;
@@ -69,7 +69,7 @@ noticed! {
         by damage::a_broken_history_comes_with_an_error_under_lock;
     a_snapshot_with_live_keys: SnapshotIsTheMergedView
         by kv_executions::the_snapshot_has_no_keys_of_the_unfinished_execution;
-    a_status_told_twice: LastSeenVersionIsIgnored by read_custom_status::it_is_told_only_if_the_version_is_greater;
+    a_status_returned_twice: LastSeenVersionIsIgnored by read_custom_status::it_is_returned_only_if_the_version_is_greater;
     a_damaged_history_read_as_empty: DamagedHistoryReadsAsEmpty
         by read_execution::a_damaged_event_is_an_error_not_a_shorter_list;
     an_ignored_base: BaseIsIgnored by warm::a_commit_on_another_base_is_refused_and_changes_nothing;
@@ -88,7 +88,7 @@ noticed! {
         by renew::locks_and_sessions_are_renewed_together;
 }
 
-/// The model test notices faults too, and says by which few operations.
+/// The model test notices faults, too, and prints the few operations that show them.
 macro_rules! noticed_by_the_model {
     ($($test:ident: $fault:ident;)*) => {
         $(
@@ -96,11 +96,11 @@ macro_rules! noticed_by_the_model {
             fn $test() {
                 let proof = model::proof(env!("CARGO_PKG_NAME"), stringify!($test), 200);
                 let panic = catch_unwind(|| model::run(&proof, || FaultyFactory::new(StoreFault::$fault))).unwrap_err();
-                let told = panic.downcast_ref::<String>().expect("a text");
-                assert!(told.contains("EVERTURN_PROOF_SEED="), "{told}");
-                let code = told.lines().skip_while(|line| *line != "vec![").skip(1);
+                let text = panic.downcast_ref::<String>().expect("a text");
+                assert!(text.contains("EVERTURN_PROOF_SEED="), "{text}");
+                let code = text.lines().skip_while(|line| *line != "vec![").skip(1);
                 let operations = code.take_while(|line| line.starts_with(' ')).count();
-                assert!((1..=12).contains(&operations), "it was shrunk to a small case: {told}");
+                assert!((1..=12).contains(&operations), "it was shrunk to a small case: {text}");
             }
         )*
     };
@@ -114,7 +114,7 @@ noticed_by_the_model! {
 }
 
 #[test]
-fn the_model_has_nothing_to_say_of_a_sound_provider() {
-    let proof = model::proof(env!("CARGO_PKG_NAME"), "the_model_has_nothing_to_say_of_a_sound_provider", 200);
+fn the_model_accepts_a_sound_store() {
+    let proof = model::proof(env!("CARGO_PKG_NAME"), "the_model_accepts_a_sound_store", 200);
     model::run(&proof, || FaultyFactory::new(StoreFault::None));
 }

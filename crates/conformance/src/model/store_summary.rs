@@ -1,12 +1,12 @@
-//! What a store in memory holds, to tell which operations are worth trying.
+//! What the reference holds: it decides which operations are worth trying.
 
-use super::machine::at_once;
 use super::op::INSTANCES;
-use super::world::World;
+use super::op_sequences::at_once;
+use super::tracked_store::TrackedStore;
 
-/// A look at a world in memory, which never waits.
+/// A summary of a store in memory, whose calls never wait.
 #[derive(Debug, Clone)]
-pub(super) struct Glance {
+pub(super) struct StoreSummary {
     /// The instances that exist.
     pub(super) known: Vec<&'static str>,
     /// Some of them have ended.
@@ -31,9 +31,9 @@ pub(super) struct Glance {
     pub(super) has_dead_lease: bool,
 }
 
-impl Glance {
-    pub(super) fn at(world: &World) -> Self {
-        let (store, admin) = (world.store(), world.admin());
+impl StoreSummary {
+    pub(super) fn at(tracked: &TrackedStore) -> Self {
+        let (store, admin) = (tracked.store(), tracked.admin());
         let listed = at_once(admin.list_instances()).unwrap_or_default();
         let known: Vec<&'static str> =
             INSTANCES.into_iter().filter(|id| listed.iter().any(|listed| listed == id)).collect();
@@ -50,18 +50,18 @@ impl Glance {
             }),
             has_keys: any_at_all(&|id| at_once(store.read_kv_values(id)).is_ok_and(|kv| !kv.is_empty())),
             has_status: any_at_all(&|id| matches!(at_once(store.read_custom_status(id, 0)), Ok(Some(_)))),
-            messages_wait: depths.orchestrator_queue > 0 && !world.found_nothing,
+            messages_wait: depths.orchestrator_queue > 0 && !tracked.found_nothing,
             activities_wait: depths.worker_queue > 0,
-            has_live_lease: world.leases_ms.iter().any(|end_ms| world.now_ms() < *end_ms),
-            has_idle_lease: world.idle_leases_ms.iter().any(|end_ms| world.now_ms() < *end_ms),
-            has_dead_lease: world.idle_leases_ms.iter().any(|end_ms| *end_ms <= world.now_ms()),
+            has_live_lease: tracked.leases_ms.iter().any(|end_ms| tracked.now_ms() < *end_ms),
+            has_idle_lease: tracked.idle_leases_ms.iter().any(|end_ms| tracked.now_ms() < *end_ms),
+            has_dead_lease: tracked.idle_leases_ms.iter().any(|end_ms| *end_ms <= tracked.now_ms()),
             known,
         }
     }
 }
 
-impl World {
-    /// The id that the next event of an execution would have. Of a world in memory, which never waits.
+impl TrackedStore {
+    /// The id that the next event of an execution would have. Only for a store in memory, whose calls never wait.
     pub(super) fn next_event_id(&self, instance: &str, execution: u64) -> u64 {
         let history = at_once(self.store().history_of(instance, execution)).unwrap_or_default();
         history.last().map_or(1, |event| event.event_id + 1)

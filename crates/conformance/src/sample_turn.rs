@@ -13,7 +13,7 @@ use crate::store_handle::StoreHandle;
 
 /// The decisions of one turn, built step by step.
 #[derive(Debug, Clone)]
-pub(crate) struct TurnDraft {
+pub(crate) struct SampleTurn {
     instance: String,
     execution_id: u64,
     history_delta: Vec<Event>,
@@ -23,7 +23,7 @@ pub(crate) struct TurnDraft {
     cancelled: Vec<ScheduledActivityIdentifier>,
 }
 
-impl TurnDraft {
+impl SampleTurn {
     /// A turn that decides nothing.
     pub(crate) fn of(instance: &str, execution_id: u64) -> Self {
         Self {
@@ -159,7 +159,7 @@ impl TurnDraft {
     }
 }
 
-/// A commit that calls `check_in` once it is durable.
+/// The same commit with a check-in.
 pub(crate) fn checking_in(mut commit: TurnCommit, check_in: impl Fn() + Send + Sync + 'static) -> TurnCommit {
     let check_in: CheckIn = Arc::new(check_in);
     commit.check_in = Some(check_in);

@@ -7,25 +7,25 @@ use std::task::{Context, Poll, Waker};
 use proptest::strategy::{BoxedStrategy, Just, Strategy, Union};
 use proptest_state_machine::ReferenceStateMachine;
 
-use super::glance::Glance;
 use super::op::Op;
-use super::world::World;
+use super::store_summary::StoreSummary;
+use super::tracked_store::TrackedStore;
 use super::{choices_of_histories, choices_of_turns, choices_of_works};
 
 /// The in-memory provider after some operations.
 pub(crate) struct Reference {
-    pub(crate) world: World,
+    pub(crate) tracked: TrackedStore,
     applied: Vec<Op>,
 }
 
 impl Reference {
     /// An empty store.
     pub(crate) fn new() -> Self {
-        Self { world: World::in_memory(), applied: Vec::new() }
+        Self { tracked: TrackedStore::in_memory(), applied: Vec::new() }
     }
 
     fn apply(&mut self, op: &Op) {
-        at_once(self.world.apply(op));
+        at_once(self.tracked.apply(op));
         self.applied.push(op.clone());
     }
 }
@@ -56,23 +56,23 @@ pub(crate) fn at_once<T>(future: impl Future<Output = T>) -> T {
 }
 
 /// Sequences of operations that start on an empty store.
-pub(crate) struct Machine;
+pub(crate) struct OpSequences;
 
-impl ReferenceStateMachine for Machine {
+impl ReferenceStateMachine for OpSequences {
     type State = Reference;
     type Transition = Op;
 
     fn init_state() -> BoxedStrategy<Reference> {
-        // Made from nothing each time: a strategy must be the same for whoever holds it.
+        // Made anew each time: a strategy is shared, a store must not be.
         Just(()).prop_map(|()| Reference::new()).boxed()
     }
 
     fn transitions(state: &Reference) -> BoxedStrategy<Op> {
-        let world = &state.world;
-        let glance = Glance::at(world);
-        let mut choices = choices_of_turns::choices(world, &glance);
-        choices.extend(choices_of_works::choices(world, &glance));
-        choices.extend(choices_of_histories::choices(&glance));
+        let tracked = &state.tracked;
+        let summary = StoreSummary::at(tracked);
+        let mut choices = choices_of_turns::choices(tracked, &summary);
+        choices.extend(choices_of_works::choices(tracked, &summary));
+        choices.extend(choices_of_histories::choices(&summary));
         Union::new_weighted(choices).boxed()
     }
 

@@ -1,4 +1,4 @@
-//! A provider with everything an operation may refer to: the tokens it handed out and its clock.
+//! A store with everything that an operation may refer to: the tokens that its fetches returned, and its clock.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,26 +8,26 @@ use everturn_core::WorkItem;
 use everturn_provider::store::{LentInstance, Stamp, WarmView};
 use everturn_provider::{Clock, ManualClock, MemoryProvider, Provider, ProviderAdmin, store_of};
 
-use super::answer::Answer;
+use super::answer::ComparedAnswer;
 use super::op::Op;
 use super::op_parts::{Item, Token};
 use crate::harness::StoreHandle;
 use crate::items;
 
-/// When every world begins.
+/// The time at which every sequence begins.
 pub(crate) const BEGINNING_MS: u64 = 1_700_000_000_000;
-/// Stamps of operations are smaller than this, drawn ones are not.
+/// Stamps of operations are smaller than this; stamps that a store draws are not.
 pub(crate) const GIVEN_STAMPS_MAX: u64 = 1_000;
 
-/// A provider and what it handed out.
-pub(crate) struct World {
+/// A store and what its fetches returned.
+pub(crate) struct TrackedStore {
     pub(super) provider: Arc<dyn Provider>,
     pub(super) store: StoreHandle,
     pub(super) clock: Arc<ManualClock>,
-    pub(super) turns: Vec<HeldTurn>,
-    pub(super) works: Vec<HeldWork>,
-    pub(super) shelf: Arc<Shelf>,
-    /// When the leases end that worker fetches were given.
+    pub(super) turns: Vec<TrackedTurn>,
+    pub(super) works: Vec<TrackedWork>,
+    pub(super) kept_turns: Arc<KeptTurns>,
+    /// When the leases end that worker fetches got.
     pub(super) leases_ms: Vec<u64>,
     /// The same of sessions of which an activity has ended.
     pub(super) idle_leases_ms: Vec<u64>,
@@ -35,9 +35,9 @@ pub(crate) struct World {
     pub(super) found_nothing: bool,
 }
 
-/// A turn that was handed out.
+/// A turn that a fetch returned.
 #[derive(Debug, Clone)]
-pub(crate) struct HeldTurn {
+pub(crate) struct TrackedTurn {
     pub(crate) token: String,
     pub(crate) instance: String,
     pub(crate) execution: u64,
@@ -46,9 +46,9 @@ pub(crate) struct HeldTurn {
     pub(crate) ended: bool,
 }
 
-/// An activity that was handed out.
+/// An activity that a fetch returned.
 #[derive(Debug, Clone)]
-pub(crate) struct HeldWork {
+pub(crate) struct TrackedWork {
     pub(crate) token: String,
     pub(crate) instance: String,
     pub(crate) id: u64,
@@ -60,13 +60,13 @@ pub(crate) struct HeldWork {
 
 /// What a runtime keeps in memory: the last turn it committed, of each instance.
 #[derive(Debug, Default)]
-pub(crate) struct Shelf {
+pub(crate) struct KeptTurns {
     kept: Mutex<Vec<(String, u64, Stamp)>>,
     asked: Mutex<Vec<String>>,
     check_ins: AtomicUsize,
 }
 
-impl Shelf {
+impl KeptTurns {
     pub(super) fn keep(&self, instance: &str, execution: u64, stamp: Stamp) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.retain(|(name, ..)| name != instance);
@@ -78,30 +78,30 @@ impl Shelf {
         self.check_ins.load(Ordering::SeqCst)
     }
 
-    /// What was asked for since the last time.
+    /// What the store asked for since the last call.
     pub(super) fn take_asked(&self) -> Vec<String> {
         std::mem::take(&mut *self.asked.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// The view that a provider is given of the shelf.
-pub(super) struct ShelfView {
-    pub(super) shelf: Arc<Shelf>,
+/// The view of the kept turns that a fetch passes to the store.
+pub(super) struct KeptTurnsView {
+    pub(super) kept_turns: Arc<KeptTurns>,
     pub(super) lends: bool,
 }
 
-impl WarmView for ShelfView {
+impl WarmView for KeptTurnsView {
     fn lend(&self, instance: &str, execution: u64, stamp: Stamp) -> Option<LentInstance> {
         let asked = format!("{instance} {execution} {}", shown_stamp(Some(stamp)));
-        self.shelf.asked.lock().unwrap_or_else(PoisonError::into_inner).push(asked);
-        let kept = self.shelf.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        self.kept_turns.asked.lock().unwrap_or_else(PoisonError::into_inner).push(asked);
+        let kept = self.kept_turns.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let is_kept =
             kept.iter().any(|entry| (entry.0.as_str(), entry.1, entry.2) == (instance, execution, stamp));
         (self.lends && is_kept).then(|| LentInstance::new(()))
     }
 }
 
-/// A stamp as it may be compared: those that a provider drew are its own.
+/// A stamp as it can be compared: two stores draw different ones.
 pub(super) fn shown_stamp(stamp: Option<Stamp>) -> String {
     match stamp {
         None => "no stamp".to_owned(),
@@ -110,8 +110,8 @@ pub(super) fn shown_stamp(stamp: Option<Stamp>) -> String {
     }
 }
 
-impl World {
-    /// A world of the in-memory provider: the reference.
+impl TrackedStore {
+    /// The in-memory provider: the reference.
     pub(crate) fn in_memory() -> Self {
         let clock = Arc::new(ManualClock::new(BEGINNING_MS));
         Self::of(Arc::new(MemoryProvider::with_clock(clock.clone())), clock)
@@ -125,7 +125,7 @@ impl World {
             clock,
             turns: Vec::new(),
             works: Vec::new(),
-            shelf: Arc::default(),
+            kept_turns: Arc::default(),
             leases_ms: Vec::new(),
             idle_leases_ms: Vec::new(),
             found_nothing: false,
@@ -144,10 +144,10 @@ impl World {
         self.clock.wall_ms()
     }
 
-    pub(super) fn pass(&mut self, ms: u64) -> Answer {
+    pub(super) fn pass(&mut self, ms: u64) -> ComparedAnswer {
         self.found_nothing = false;
         self.clock.advance(Duration::from_millis(ms));
-        Answer::done(self.provider.now_ms())
+        ComparedAnswer::done(self.provider.now_ms())
     }
 
     pub(super) fn token(&self, token: Token) -> String {
@@ -160,7 +160,7 @@ impl World {
     }
 
     /// The turn that a token belongs to, if it is one of a turn.
-    pub(crate) fn turn_of(&self, token: Token) -> Option<&HeldTurn> {
+    pub(crate) fn turn_of(&self, token: Token) -> Option<&TrackedTurn> {
         match token {
             Token::Turn(age) => nth_newest(&self.turns, age),
             Token::Work(_) | Token::NeverIssued => None,
@@ -168,14 +168,14 @@ impl World {
     }
 
     /// The activity that a token belongs to, if it is one of an activity.
-    pub(crate) fn work_of(&self, token: Token) -> Option<&HeldWork> {
+    pub(crate) fn work_of(&self, token: Token) -> Option<&TrackedWork> {
         match token {
             Token::Work(age) => nth_newest(&self.works, age),
             Token::Turn(_) | Token::NeverIssued => None,
         }
     }
 
-    /// Notes what a renewal or the end of a lock means for its token.
+    /// Records a renewal or the end of a lock.
     pub(super) fn note(&mut self, token: Token, extended_ms: Option<u64>) {
         let locked_until_ms = extended_ms.map(|ms| self.now_ms().saturating_add(ms));
         let (until, ended) = match token {
@@ -195,7 +195,7 @@ impl World {
         }
     }
 
-    /// The tokens that should still be good, as far as can be told from outside.
+    /// The tokens of turns whose locks should not have ended.
     pub(crate) fn live_turns(&self) -> Vec<Token> {
         let now_ms = self.now_ms();
         let turns = self.turns.iter().rev().enumerate();
@@ -215,15 +215,15 @@ impl World {
             .collect()
     }
 
-    /// A fresh token was handed out: none like it may have been before.
+    /// Checks that no fetch returned this token before.
     pub(super) fn assert_fresh(&self, token: &str) {
         let known =
             self.turns.iter().map(|turn| &turn.token).chain(self.works.iter().map(|work| &work.token));
-        assert!(known.into_iter().all(|known| known != token), "token {token} was handed out twice");
+        assert!(known.into_iter().all(|known| known != token), "two fetches returned token {token}");
     }
 
     /// Carries out an operation.
-    pub(crate) async fn apply(&mut self, op: &Op) -> Answer {
+    pub(crate) async fn apply(&mut self, op: &Op) -> ComparedAnswer {
         match op {
             Op::Pass { ms } => self.pass(*ms),
             Op::FetchTurns { .. }
