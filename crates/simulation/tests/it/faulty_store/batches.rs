@@ -9,7 +9,7 @@ use everturn_core::OrchestrationStatus;
 use everturn_provider::store::{
     FetchedTurn, LentInstance, LockKind, LockRenewal, Renewal, Stamp, Store, TurnFetch, WarmView,
 };
-use everturn_provider::{Provider, ProviderError, TagFilter};
+use everturn_provider::{Provider, TagFilter};
 use everturn_simulation::{BatchFate, BatchFates, FaultyStore, LostBatch};
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, timeout};
@@ -68,10 +68,6 @@ pub(crate) async fn fetch_warm(provider: &FaultyStore, stamp: Stamp) -> FetchedT
     Store::fetch_turns(provider, &fetch).await.unwrap().remove(0)
 }
 
-pub(crate) async fn status(store: &dyn Store, instance: &str) -> Result<OrchestrationStatus, ProviderError> {
-    store.read_status(instance).await
-}
-
 /// Spawns a call and lets it run until it waits.
 pub(crate) async fn begin<T: Send + 'static>(
     call: impl Future<Output = T> + Send + 'static,
@@ -111,7 +107,7 @@ async fn errors_and_reads_without_an_open_batch_return_at_once() {
     let begun = Instant::now();
     assert!(provider.ack_work_item("no such token", None).await.unwrap_err().is_lock_lost());
     assert!(provider.fetch_orchestration_item(LOCK, Duration::ZERO, None).await.unwrap().is_none());
-    assert_eq!(status(&*provider, "a").await.unwrap(), OrchestrationStatus::NotFound);
+    assert_eq!(provider.read_status("a").await.unwrap(), OrchestrationStatus::NotFound);
     assert_eq!(begun.elapsed(), Duration::ZERO);
 }
 
@@ -182,7 +178,7 @@ async fn what_is_read_is_committed() {
         Instant::now()
     })
     .await;
-    assert!(!matches!(status(&*provider, "b").await.unwrap(), OrchestrationStatus::NotFound));
+    assert!(!matches!(provider.read_status("b").await.unwrap(), OrchestrationStatus::NotFound));
     assert_eq!(begun.elapsed(), WINDOW);
     assert_eq!(woken.await.unwrap() - begun, WINDOW);
 }

@@ -12,7 +12,7 @@ use everturn_simulation::BatchFate::Lost;
 use everturn_simulation::{FaultyStore, LostBatch, Unanswered};
 use tokio::time::{Instant, timeout};
 
-use super::batches::{POLL, WINDOW, begin, fetch_warm, provider, status};
+use super::batches::{POLL, WINDOW, begin, fetch_warm, provider};
 use super::turns::{LOCK, activity, commit, create, empty_turn, fetch, first_turn, signal, start};
 
 #[tokio::test(start_paused = true)]
@@ -74,14 +74,14 @@ async fn nothing_of_a_lost_turn_is_reported() {
     let answer = begin(async move { commit(&*committing, &turn).await }).await;
     let working = Arc::clone(&provider);
     let work = begin(async move { working.fetch_work_item(LOCK, POLL, None, &TagFilter::Any).await }).await;
-    let read = status(&*provider, "a").await.unwrap_err();
+    let read = provider.read_status("a").await.unwrap_err();
     assert!(read.is_retryable(), "the read saw uncommitted data: {read}");
     assert!(answer.await.unwrap().unwrap_err().is_retryable());
     assert!(work.await.unwrap().unwrap_err().is_retryable());
     assert_eq!(begun.elapsed(), WINDOW);
     assert!(!checked_in.load(Ordering::SeqCst));
     assert!(timeout(Duration::from_millis(900), watch.changed(POLL)).await.is_err(), "nothing has changed");
-    assert_eq!(status(&*provider, "a").await.unwrap(), OrchestrationStatus::NotFound);
+    assert_eq!(provider.read_status("a").await.unwrap(), OrchestrationStatus::NotFound);
     commit(&*provider, &first_turn("a", &token, Stamp(5))).await.unwrap();
 }
 
