@@ -9,7 +9,7 @@ use everturn_core::OrchestrationStatus;
 use everturn_provider::store::{
     FetchedTurn, LentInstance, LockKind, LockRenewal, Renewal, Stamp, Store, TurnFetch, WarmView,
 };
-use everturn_provider::{Provider, ProviderError, TagFilter};
+use everturn_provider::{Provider, TagFilter};
 use everturn_simulation::{BatchFate, BatchFates, FaultyStore, LostBatch};
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, timeout};
