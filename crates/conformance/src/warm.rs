@@ -62,14 +62,14 @@ impl KeptInstances {
 struct KeptInstancesView(Arc<KeptInstances>);
 
 /// An instance on loan; back in memory when it is dropped.
-struct LentEntry {
+struct LentCopy {
     memory: Arc<KeptInstances>,
     instance: String,
     execution_id: u64,
     stamp: Stamp,
 }
 
-impl Drop for LentEntry {
+impl Drop for LentCopy {
     fn drop(&mut self) {
         self.memory.keep(&self.instance, self.execution_id, self.stamp);
     }
@@ -81,7 +81,7 @@ impl WarmView for KeptInstancesView {
         let kept = self.0.kept.lock().unwrap().remove(instance)?;
         (kept == (execution_id, stamp)).then(|| {
             let memory = Arc::clone(&self.0);
-            LentInstance::new(LentEntry { memory, instance: instance.to_owned(), execution_id, stamp })
+            LentInstance::new(LentCopy { memory, instance: instance.to_owned(), execution_id, stamp })
         })
     }
 }
@@ -154,7 +154,7 @@ async fn a_warm_turn_comes_without_history(h: CaseHarness) {
     assert_eq!((turn.item.execution_id, turn.item.history_error), (2, None));
     assert_eq!(turn.stamp, Some(Stamp(11)));
     assert_eq!(memory.asked(), [("i".to_owned(), 2, Stamp(11))]);
-    let lent = turn.warm.expect("the instance is warm").take::<LentEntry>().expect("what was lent");
+    let lent = turn.warm.expect("the instance is warm").take::<LentCopy>().expect("what was lent");
     assert_eq!((lent.instance.as_str(), lent.execution_id, lent.stamp), ("i", 2, Stamp(11)));
 }
 

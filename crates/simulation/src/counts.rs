@@ -21,7 +21,7 @@ const ENDED_PERCENT_MIN: u64 = 95;
 
 /// How much happened in the world of a seed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct WorldCounts {
     /// How many nodes.
     pub nodes: u64,
     /// How many instances there should have been.
@@ -42,7 +42,7 @@ pub struct Counts {
     pub faults: BTreeMap<Fault, u64>,
 }
 
-impl Counts {
+impl WorldCounts {
     /// How many faults took effect, without those that do not count.
     pub fn faults_in_all(&self) -> u64 {
         self.faults.iter().filter(|(fault, _)| fault.counts()).map(|(_, count)| count).sum()

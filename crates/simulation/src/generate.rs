@@ -1,6 +1,6 @@
 //! Random programs.
 
-use crate::program::{Action, Ending, Program, Racer, Step};
+use crate::program::{Ending, Program, ProgramAction, Racer, Step};
 use crate::random::SeededRandom;
 
 /// Fewest steps of a program that a client starts.
@@ -41,51 +41,51 @@ fn steps_of(random: &mut SeededRandom, prefix: &str, count: u64, depth: u32) -> 
         .collect()
 }
 
-fn action(random: &mut SeededRandom, key: &str, depth: u32) -> Action {
+fn action(random: &mut SeededRandom, key: &str, depth: u32) -> ProgramAction {
     let may_nest = depth < DEPTH_MAX;
     match random.below(KINDS) {
-        0 => Action::Fail,
-        1 => Action::Retry { failures: random.below(4) as u32, attempts: random.between(1, 3) as u32 },
-        2 => Action::TimeOut,
-        3 | 4 => Action::Timer { ms: random.pick([0, 1, 7, 50, 333, 2_000]) },
-        5 => Action::RaceWonByActivity,
-        6 => Action::RaceLostByActivity,
-        7 => Action::RaceLostBySignal,
-        8 => Action::RaceLostByQueue,
-        9 => Action::RaceLostByChild,
-        10 | 11 => Action::FanOut { width: random.between(2, 6) as u32 },
-        12 if may_nest => Action::Child { program: inner_program(random, key, depth) },
-        13 if may_nest => Action::NamedChild { program: inner_program(random, key, depth) },
+        0 => ProgramAction::Fail,
+        1 => ProgramAction::Retry { failures: random.below(4) as u32, attempts: random.between(1, 3) as u32 },
+        2 => ProgramAction::TimeOut,
+        3 | 4 => ProgramAction::Timer { ms: random.pick([0, 1, 7, 50, 333, 2_000]) },
+        5 => ProgramAction::RaceWonByActivity,
+        6 => ProgramAction::RaceLostByActivity,
+        7 => ProgramAction::RaceLostBySignal,
+        8 => ProgramAction::RaceLostByQueue,
+        9 => ProgramAction::RaceLostByChild,
+        10 | 11 => ProgramAction::FanOut { width: random.between(2, 6) as u32 },
+        12 if may_nest => ProgramAction::Child { program: inner_program(random, key, depth) },
+        13 if may_nest => ProgramAction::NamedChild { program: inner_program(random, key, depth) },
         14 if may_nest => {
             let programs = (0..2).map(|n| inner_program(random, &format!("{key}-{n}"), depth)).collect();
-            Action::Children { programs }
+            ProgramAction::Children { programs }
         }
-        15 if may_nest => Action::Detached { program: inner_program(random, key, depth) },
-        16 => Action::Signal,
-        17 | 18 => Action::Queue { messages: random.between(1, 3) as u32 },
-        19 => Action::ContinueAsNew,
+        15 if may_nest => ProgramAction::Detached { program: inner_program(random, key, depth) },
+        16 => ProgramAction::Signal,
+        17 | 18 => ProgramAction::Queue { messages: random.between(1, 3) as u32 },
+        19 => ProgramAction::ContinueAsNew,
         20 => {
             let text = (!random.one_in(4)).then(|| format!("at {key}"));
-            Action::Status { text }
+            ProgramAction::Status { text }
         }
-        21 => Action::KvSet { key: kv_key(random), value: format!("set by {key}") },
-        22 => Action::KvGet { key: kv_key(random) },
+        21 => ProgramAction::KvSet { key: kv_key(random), value: format!("set by {key}") },
+        22 => ProgramAction::KvGet { key: kv_key(random) },
         23 => match random.below(4) {
-            0 => Action::KvClearAll,
-            1 => Action::KvClear { key: kv_key(random) },
-            2 => Action::KvGet { key: kv_key(random) },
-            _ => Action::KvSet { key: kv_key(random), value: format!("set by {key}") },
+            0 => ProgramAction::KvClearAll,
+            1 => ProgramAction::KvClear { key: kv_key(random) },
+            2 => ProgramAction::KvGet { key: kv_key(random) },
+            _ => ProgramAction::KvSet { key: kv_key(random), value: format!("set by {key}") },
         },
-        24 => Action::Session { runs: random.between(1, 3) as u32 },
-        25 => Action::Tagged,
-        26 if random.one_in(2) => Action::DropActivity,
-        26 => Action::DropChild,
-        27 => Action::SystemCalls,
+        24 => ProgramAction::Session { runs: random.between(1, 3) as u32 },
+        25 => ProgramAction::Tagged,
+        26 if random.one_in(2) => ProgramAction::DropActivity,
+        26 => ProgramAction::DropChild,
+        27 => ProgramAction::SystemCalls,
         28 | 29 => {
             let against = random.pick([Racer::Activity, Racer::Signal, Racer::Queue, Racer::Child]);
-            Action::OpenRace { against, ms: random.pick([0, 5, 20, 100, 400]) }
+            ProgramAction::OpenRace { against, ms: random.pick([0, 5, 20, 100, 400]) }
         }
-        _ => Action::Echo,
+        _ => ProgramAction::Echo,
     }
 }
 

@@ -7,7 +7,7 @@ use everturn::{BackoffStrategy, Either2, OrchestrationContext, RetryPolicy};
 use serde::{Deserialize, Serialize};
 
 use crate::names;
-use crate::program::{Action, Ending, Program, Racer, Step};
+use crate::program::{Ending, Program, ProgramAction, Racer, Step};
 
 /// A timer that never wins: longer than all jumps of a run's clocks together.
 pub(crate) const FAR: Duration = Duration::from_secs(400 * 24 * 60 * 60);
@@ -46,7 +46,7 @@ impl Stage {
 pub(crate) async fn run(ctx: OrchestrationContext, input: String) -> Result<String, String> {
     let Stage { program, next, mut log } = Stage::decode(&input)?;
     for (position, step) in program.steps.iter().enumerate().skip(next) {
-        if step.action == Action::ContinueAsNew {
+        if step.action == ProgramAction::ContinueAsNew {
             log.push(step.key.clone());
             let rest = Stage { next: position + 1, log, program: program.clone() };
             return ctx.continue_as_new(rest.encode()).await;
@@ -61,7 +61,7 @@ pub(crate) async fn run(ctx: OrchestrationContext, input: String) -> Result<Stri
         Ending::AwaitCancelWithChild => {
             let child = names::instance(&instance, 0);
             let waiter = Program {
-                steps: vec![Step { key: names::cancel(&instance), action: Action::Signal }],
+                steps: vec![Step { key: names::cancel(&instance), action: ProgramAction::Signal }],
                 ending: Ending::Complete,
             };
             ctx.schedule_sub_orchestration_with_id(names::ORCHESTRATION, child, Stage::of(waiter).encode())
@@ -76,15 +76,19 @@ pub(crate) fn timers_of(program: &Program) -> BTreeSet<Duration> {
     let mut timers = BTreeSet::new();
     for Step { action, .. } in &program.steps {
         match action {
-            Action::Timer { ms } | Action::OpenRace { ms, .. } => timers.extend([Duration::from_millis(*ms)]),
-            Action::RaceWonByActivity => timers.extend([FAR]),
-            Action::RaceLostByActivity | Action::RaceLostBySignal | Action::RaceLostByQueue => {
+            ProgramAction::Timer { ms } | ProgramAction::OpenRace { ms, .. } => {
+                timers.extend([Duration::from_millis(*ms)])
+            }
+            ProgramAction::RaceWonByActivity => timers.extend([FAR]),
+            ProgramAction::RaceLostByActivity
+            | ProgramAction::RaceLostBySignal
+            | ProgramAction::RaceLostByQueue => {
                 timers.extend([SHORT]);
             }
-            Action::RaceLostByChild => timers.extend([SHORT, Duration::ZERO]),
-            Action::DropChild => timers.extend([Duration::ZERO]),
-            Action::Retry { .. } => timers.extend([BACKOFF]),
-            Action::TimeOut => timers.extend([TIME_OUT]),
+            ProgramAction::RaceLostByChild => timers.extend([SHORT, Duration::ZERO]),
+            ProgramAction::DropChild => timers.extend([Duration::ZERO]),
+            ProgramAction::Retry { .. } => timers.extend([BACKOFF]),
+            ProgramAction::TimeOut => timers.extend([TIME_OUT]),
             _ => {}
         }
     }
@@ -94,34 +98,34 @@ pub(crate) fn timers_of(program: &Program) -> BTreeSet<Duration> {
 /// Runs one step; returns its result as text.
 async fn take(ctx: &OrchestrationContext, Step { key, action }: &Step) -> String {
     match action {
-        Action::Echo => result_text(ctx.schedule_activity(names::ECHO, key).await),
-        Action::Fail => result_text(ctx.schedule_activity(names::FAIL, key).await),
-        Action::Retry { failures, attempts } => {
+        ProgramAction::Echo => result_text(ctx.schedule_activity(names::ECHO, key).await),
+        ProgramAction::Fail => result_text(ctx.schedule_activity(names::FAIL, key).await),
+        ProgramAction::Retry { failures, attempts } => {
             let backoff = BackoffStrategy::Fixed { delay: BACKOFF };
             let policy = RetryPolicy::new(*attempts).with_backoff(backoff);
             result_text(ctx.schedule_activity_with_retry(names::FLAKY, format!("{key} {failures}"), policy).await)
         }
-        Action::TimeOut => {
+        ProgramAction::TimeOut => {
             let policy = RetryPolicy::new(3).with_timeout(TIME_OUT);
             result_text(ctx.schedule_activity_with_retry(names::ENDLESS, key, policy).await)
         }
-        Action::Timer { ms } => {
+        ProgramAction::Timer { ms } => {
             ctx.schedule_timer(Duration::from_millis(*ms)).await;
             key.clone()
         }
-        Action::RaceWonByActivity => {
+        ProgramAction::RaceWonByActivity => {
             let activity = ctx.schedule_activity(names::ECHO, key);
             match ctx.select2(activity, ctx.schedule_timer(FAR)).await {
                 Either2::First(result) => result_text(result),
                 Either2::Second(()) => format!("{key}: the far timer won"),
             }
         }
-        Action::RaceLostByActivity
-        | Action::RaceLostBySignal
-        | Action::RaceLostByQueue
-        | Action::RaceLostByChild => lose(ctx, key, action).await,
-        Action::OpenRace { against, ms } => race(ctx, key, *against, Duration::from_millis(*ms)).await,
-        Action::FanOut { width } => {
+        ProgramAction::RaceLostByActivity
+        | ProgramAction::RaceLostBySignal
+        | ProgramAction::RaceLostByQueue
+        | ProgramAction::RaceLostByChild => lose(ctx, key, action).await,
+        ProgramAction::OpenRace { against, ms } => race(ctx, key, *against, Duration::from_millis(*ms)).await,
+        ProgramAction::FanOut { width } => {
             let each = (0..*width).map(|n| {
                 let activity = if n % 3 == 2 { names::FAIL } else { names::ECHO };
                 ctx.schedule_activity(activity, format!("{key}#{n}"))
@@ -129,16 +133,16 @@ async fn take(ctx: &OrchestrationContext, Step { key, action }: &Step) -> String
             let results = ctx.join(each.collect()).await;
             results.into_iter().map(result_text).collect::<Vec<_>>().join(",")
         }
-        Action::Child { .. }
-        | Action::NamedChild { .. }
-        | Action::Children { .. }
-        | Action::Detached { .. }
-        | Action::DropChild => start(ctx, key, action).await,
-        Action::Signal => ctx.schedule_wait(signal_name(key)).await,
-        Action::Queue { messages } => read(ctx, key, *messages).await,
+        ProgramAction::Child { .. }
+        | ProgramAction::NamedChild { .. }
+        | ProgramAction::Children { .. }
+        | ProgramAction::Detached { .. }
+        | ProgramAction::DropChild => start(ctx, key, action).await,
+        ProgramAction::Signal => ctx.schedule_wait(signal_name(key)).await,
+        ProgramAction::Queue { messages } => read(ctx, key, *messages).await,
         // The loop around the steps does this.
-        Action::ContinueAsNew => key.clone(),
-        Action::Session { runs } => {
+        ProgramAction::ContinueAsNew => key.clone(),
+        ProgramAction::Session { runs } => {
             let mut results = Vec::new();
             for _ in 0..*runs {
                 let session = format!("session of {key}");
@@ -146,26 +150,26 @@ async fn take(ctx: &OrchestrationContext, Step { key, action }: &Step) -> String
             }
             results.join(",")
         }
-        Action::Tagged => result_text(ctx.schedule_activity(names::TAGGED, key).with_tag(names::TAG).await),
-        Action::DropActivity => {
+        ProgramAction::Tagged => result_text(ctx.schedule_activity(names::TAGGED, key).with_tag(names::TAG).await),
+        ProgramAction::DropActivity => {
             drop(ctx.schedule_activity(names::FAIL, key));
             key.clone()
         }
-        Action::DeadlyActivity => result_text(ctx.schedule_activity(names::DEADLY, key).await),
-        Action::DeadlyChild => {
+        ProgramAction::DeadlyActivity => result_text(ctx.schedule_activity(names::DEADLY, key).await),
+        ProgramAction::DeadlyChild => {
             let child = names::instance(key, 0);
             result_text(ctx.schedule_sub_orchestration_with_id(names::DEADLY, child, key).await)
         }
-        Action::SystemCalls => {
+        ProgramAction::SystemCalls => {
             let guid = ctx.new_guid().await.map(|guid| guid.len());
             let time = ctx.utc_now().await.is_ok();
             format!("{key}: {guid:?} {time}")
         }
-        Action::Status { .. }
-        | Action::KvSet { .. }
-        | Action::KvGet { .. }
-        | Action::KvClear { .. }
-        | Action::KvClearAll => keep(ctx, key, action),
+        ProgramAction::Status { .. }
+        | ProgramAction::KvSet { .. }
+        | ProgramAction::KvGet { .. }
+        | ProgramAction::KvClear { .. }
+        | ProgramAction::KvClearAll => keep(ctx, key, action),
     }
 }
 
@@ -178,14 +182,16 @@ fn signal_name(key: &str) -> String {
 }
 
 /// Something that never ends against a timer.
-async fn lose(ctx: &OrchestrationContext, key: &str, action: &Action) -> String {
+async fn lose(ctx: &OrchestrationContext, key: &str, action: &ProgramAction) -> String {
     let timer = ctx.schedule_timer(SHORT);
     let timer_won = match action {
-        Action::RaceLostBySignal => {
+        ProgramAction::RaceLostBySignal => {
             ctx.select2(ctx.schedule_wait(names::never(key)), timer).await.is_second()
         }
-        Action::RaceLostByQueue => ctx.select2(ctx.dequeue_event(names::never(key)), timer).await.is_second(),
-        Action::RaceLostByChild => {
+        ProgramAction::RaceLostByQueue => {
+            ctx.select2(ctx.dequeue_event(names::never(key)), timer).await.is_second()
+        }
+        ProgramAction::RaceLostByChild => {
             let input = Stage::of(Program::forever()).encode();
             let child = names::instance(key, 0);
             let child = ctx.schedule_sub_orchestration_with_id(names::ORCHESTRATION, child, input);
@@ -211,7 +217,7 @@ async fn race(ctx: &OrchestrationContext, key: &str, against: Racer, wait: Durat
             }
         }
         Racer::Child => {
-            let steps = vec![Step { key: format!("{key}.0"), action: Action::Echo }];
+            let steps = vec![Step { key: format!("{key}.0"), action: ProgramAction::Echo }];
             let input = Stage::of(Program { steps, ending: Ending::Complete }).encode();
             drop(ctx.select2(ctx.schedule_sub_orchestration(names::ORCHESTRATION, input), timer).await);
         }
@@ -220,23 +226,23 @@ async fn race(ctx: &OrchestrationContext, key: &str, against: Racer, wait: Durat
 }
 
 /// Other orchestrations.
-async fn start(ctx: &OrchestrationContext, key: &str, action: &Action) -> String {
+async fn start(ctx: &OrchestrationContext, key: &str, action: &ProgramAction) -> String {
     let inputs: Vec<String> =
         action.programs().into_iter().map(|program| Stage::of(program.clone()).encode()).collect();
     let named = |(n, input): (usize, String)| {
         ctx.schedule_sub_orchestration_with_id(names::ORCHESTRATION, names::instance(key, n), input)
     };
     match action {
-        Action::Child { .. } => {
+        ProgramAction::Child { .. } => {
             let each = inputs.into_iter().map(|i| ctx.schedule_sub_orchestration(names::ORCHESTRATION, i));
             let results = ctx.join(each.collect()).await;
             results.into_iter().map(result_text).collect()
         }
-        Action::NamedChild { .. } | Action::Children { .. } => {
+        ProgramAction::NamedChild { .. } | ProgramAction::Children { .. } => {
             let results = ctx.join(inputs.into_iter().enumerate().map(named).collect()).await;
             results.into_iter().map(result_text).collect::<Vec<_>>().join(",")
         }
-        Action::DropChild => {
+        ProgramAction::DropChild => {
             drop(named((0, Stage::of(Program::forever()).encode())));
             // A child asked for in a turn that ends the execution would not even be started.
             ctx.schedule_timer(Duration::ZERO).await;
@@ -266,14 +272,14 @@ async fn read(ctx: &OrchestrationContext, key: &str, messages: u32) -> String {
 }
 
 /// Custom status and key-value store.
-fn keep(ctx: &OrchestrationContext, key: &str, action: &Action) -> String {
+fn keep(ctx: &OrchestrationContext, key: &str, action: &ProgramAction) -> String {
     match action {
-        Action::Status { text: Some(text) } => ctx.set_custom_status(text),
-        Action::Status { text: None } => ctx.reset_custom_status(),
-        Action::KvSet { key, value } => ctx.set_kv_value(key, value),
-        Action::KvGet { key: read } => return format!("{key}: {:?}", ctx.get_kv_value(read)),
-        Action::KvClear { key } => ctx.clear_kv_value(key),
-        Action::KvClearAll => ctx.clear_all_kv_values(),
+        ProgramAction::Status { text: Some(text) } => ctx.set_custom_status(text),
+        ProgramAction::Status { text: None } => ctx.reset_custom_status(),
+        ProgramAction::KvSet { key, value } => ctx.set_kv_value(key, value),
+        ProgramAction::KvGet { key: read } => return format!("{key}: {:?}", ctx.get_kv_value(read)),
+        ProgramAction::KvClear { key } => ctx.clear_kv_value(key),
+        ProgramAction::KvClearAll => ctx.clear_all_kv_values(),
         _ => {}
     }
     key.to_owned()

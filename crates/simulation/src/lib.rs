@@ -42,7 +42,7 @@ mod turn_trace;
 mod world;
 mod world_store;
 
-pub use counts::Counts;
+pub use counts::WorldCounts;
 pub use fault_plan::{DISK_FAULTS, FAULTS, Fault, FaultPlan};
 pub use faulty_store::{
     BatchFate, BatchFates, CallFaults, CallKind, FaultyStore, LostBatch, NoLoss, Unanswered,
@@ -50,7 +50,7 @@ pub use faulty_store::{
 pub use panics::hearing;
 pub use plan::{NodePlan, Plan, Root, Theme};
 pub use process::Process;
-pub use program::{Action, Ending, Program, Racer, Step};
+pub use program::{Ending, Program, ProgramAction, Racer, Step};
 pub use proof::{prove, prove_on};
 pub use random::SeededRandom;
 pub use replay_check::{ReplayCheck, check_replay};

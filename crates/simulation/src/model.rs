@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::names;
 use crate::plan::POISONOUS_ATTEMPTS;
-use crate::program::{Action, Ending, Program, Step};
+use crate::program::{Ending, Program, ProgramAction, Step};
 
 /// How an instance must end.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,20 +30,20 @@ fn follow(expectations: &mut Expectations, instance: &str, program: &Program) ->
     let mut log = Vec::new();
     for Step { key, action } in &program.steps {
         match action {
-            Action::Status { text } => custom_status.clone_from(text),
-            Action::KvSet { key, value } => {
+            ProgramAction::Status { text } => custom_status.clone_from(text),
+            ProgramAction::KvSet { key, value } => {
                 kv.insert(key.clone(), value.clone());
             }
-            Action::KvClear { key } => {
+            ProgramAction::KvClear { key } => {
                 kv.remove(key);
             }
-            Action::KvClearAll => kv.clear(),
-            Action::DeadlyActivity => {
+            ProgramAction::KvClearAll => kv.clear(),
+            ProgramAction::DeadlyActivity => {
                 // Its start is event 1.
                 let outcome = Err(poisoned(&format!("activity {}#2", names::DEADLY)));
                 return Expectation { outcome, custom_status, kv };
             }
-            Action::DeadlyChild => {
+            ProgramAction::DeadlyChild => {
                 let child = names::instance(key, 0);
                 let outcome = Err(poisoned(&format!("orchestration {child}")));
                 let poisoned =
@@ -51,7 +51,7 @@ fn follow(expectations: &mut Expectations, instance: &str, program: &Program) ->
                 expectations.insert(child, poisoned);
                 return Expectation { outcome, custom_status, kv };
             }
-            Action::KvGet { key: read } => {
+            ProgramAction::KvGet { key: read } => {
                 log.push(format!("{key}: {:?}", kv.get(read)));
                 continue;
             }
@@ -67,39 +67,41 @@ fn follow(expectations: &mut Expectations, instance: &str, program: &Program) ->
             cancelled_child(expectations, &names::instance(instance, 0), "parent canceled");
             Err(canceled(names::CANCEL_REASON))
         }
-        // The program that starts this one decides why it is cancelled.
+        // The client that starts such a program gives the reason of its cancellation.
         Ending::Forever => Err(String::new()),
     };
     Expectation { outcome, custom_status, kv }
 }
 
-/// The result of a step.
-fn result_of(expectations: &mut Expectations, key: &str, action: &Action) -> String {
+/// What a step gives.
+fn result_of(expectations: &mut Expectations, key: &str, action: &ProgramAction) -> String {
     match action {
-        Action::Fail => error(key),
-        Action::Retry { failures, attempts } if failures < attempts => flaky_success(key, *failures),
-        Action::Retry { attempts, .. } => error(&flaky_failure(key, attempts.saturating_sub(1))),
-        Action::TimeOut => error("timeout: activity timed out"),
-        Action::RaceLostByActivity | Action::RaceLostBySignal | Action::RaceLostByQueue => {
+        ProgramAction::Fail => error(key),
+        ProgramAction::Retry { failures, attempts } if failures < attempts => flaky_success(key, *failures),
+        ProgramAction::Retry { attempts, .. } => error(&flaky_failure(key, attempts.saturating_sub(1))),
+        ProgramAction::TimeOut => error("timeout: activity timed out"),
+        ProgramAction::RaceLostByActivity
+        | ProgramAction::RaceLostBySignal
+        | ProgramAction::RaceLostByQueue => {
             format!("{key}: true")
         }
-        Action::RaceLostByChild => {
+        ProgramAction::RaceLostByChild => {
             cancelled_child(expectations, &names::instance(key, 0), DROPPED);
             format!("{key}: true")
         }
-        Action::DropChild => {
+        ProgramAction::DropChild => {
             cancelled_child(expectations, &names::instance(key, 0), DROPPED);
             key.to_owned()
         }
-        Action::FanOut { width } => {
+        ProgramAction::FanOut { width } => {
             let each = (0..*width).map(|n| {
                 let input = format!("{key}#{n}");
                 if n % 3 == 2 { error(&input) } else { input }
             });
             each.collect::<Vec<_>>().join(",")
         }
-        Action::Child { program } => result_text(follow(expectations, key, program).outcome),
-        Action::NamedChild { .. } | Action::Children { .. } => {
+        ProgramAction::Child { program } => result_text(follow(expectations, key, program).outcome),
+        ProgramAction::NamedChild { .. } | ProgramAction::Children { .. } => {
             let each = action.programs().into_iter().enumerate().map(|(n, program)| {
                 let child = names::instance(key, n);
                 expect(expectations, &child, program);
@@ -108,30 +110,30 @@ fn result_of(expectations: &mut Expectations, key: &str, action: &Action) -> Str
             });
             each.collect::<Vec<_>>().join(",")
         }
-        Action::Detached { program } => {
+        ProgramAction::Detached { program } => {
             expect(expectations, &names::instance(key, 0), program);
             key.to_owned()
         }
-        Action::Signal => names::signal_data(&names::signal(key)),
-        Action::Queue { messages } => format!("{key}: {messages} read"),
-        Action::Session { runs } => {
+        ProgramAction::Signal => names::signal_data(&names::signal(key)),
+        ProgramAction::Queue { messages } => format!("{key}: {messages} read"),
+        ProgramAction::Session { runs } => {
             vec![format!("session of {key}"); usize::try_from(*runs).unwrap_or_default()].join(",")
         }
-        Action::Tagged => names::TAG.to_owned(),
-        Action::SystemCalls => format!("{key}: Ok(36) true"),
-        Action::Echo
-        | Action::DeadlyActivity
-        | Action::DeadlyChild
-        | Action::Timer { .. }
-        | Action::RaceWonByActivity
-        | Action::OpenRace { .. }
-        | Action::ContinueAsNew
-        | Action::Status { .. }
-        | Action::KvSet { .. }
-        | Action::KvGet { .. }
-        | Action::KvClear { .. }
-        | Action::KvClearAll
-        | Action::DropActivity => key.to_owned(),
+        ProgramAction::Tagged => names::TAG.to_owned(),
+        ProgramAction::SystemCalls => format!("{key}: Ok(36) true"),
+        ProgramAction::Echo
+        | ProgramAction::DeadlyActivity
+        | ProgramAction::DeadlyChild
+        | ProgramAction::Timer { .. }
+        | ProgramAction::RaceWonByActivity
+        | ProgramAction::OpenRace { .. }
+        | ProgramAction::ContinueAsNew
+        | ProgramAction::Status { .. }
+        | ProgramAction::KvSet { .. }
+        | ProgramAction::KvGet { .. }
+        | ProgramAction::KvClear { .. }
+        | ProgramAction::KvClearAll
+        | ProgramAction::DropActivity => key.to_owned(),
     }
 }
 

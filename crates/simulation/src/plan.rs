@@ -7,7 +7,7 @@ use everturn::runtime::ShadowReplay;
 
 use crate::fault_plan::{DISK_FAULTS, FAULTS, Fault, FaultPlan};
 use crate::generate::root_program;
-use crate::program::{Action, Ending, Program, Step};
+use crate::program::{Ending, Program, ProgramAction, Step};
 use crate::random::SeededRandom;
 use crate::store_bugs::StoreBug;
 
@@ -132,7 +132,11 @@ impl Plan {
             node.orchestrations = 1;
         }
         if let Some(root) = plan.roots.first_mut() {
-            let action = if seed.is_multiple_of(2) { Action::DeadlyActivity } else { Action::DeadlyChild };
+            let action = if seed.is_multiple_of(2) {
+                ProgramAction::DeadlyActivity
+            } else {
+                ProgramAction::DeadlyChild
+            };
             let deadly = Step { key: format!("{}.0", root.id), action };
             root.cancel_after_ms = None;
             root.program = Program { steps: vec![deadly], ending: Ending::Complete };

@@ -19,12 +19,12 @@ pub struct Step {
     /// The key.
     pub key: String,
     /// What is done.
-    pub action: Action,
+    pub action: ProgramAction,
 }
 
 /// What a step does. The result of each is known, whatever faults happen.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Action {
+pub enum ProgramAction {
     /// An activity that returns its input.
     Echo,
     /// An activity that fails.
@@ -182,7 +182,7 @@ impl Program {
     }
 }
 
-impl Action {
+impl ProgramAction {
     /// The programs this action runs.
     pub(crate) fn programs(&self) -> Vec<&Program> {
         match self {
@@ -211,9 +211,9 @@ impl Program {
                 continue;
             }
             let kind = match action {
-                Action::Child { .. } => "Child",
-                Action::NamedChild { .. } => "NamedChild",
-                Action::Children { .. } => "Children",
+                ProgramAction::Child { .. } => "Child",
+                ProgramAction::NamedChild { .. } => "NamedChild",
+                ProgramAction::Children { .. } => "Children",
                 _ => "Detached",
             };
             for program in programs {

@@ -10,7 +10,7 @@ use everturn::providers::{Clock as _, ProviderError, WorkItem};
 
 use crate::fault_plan::Fault;
 use crate::process::Process;
-use crate::recorder::{Moment, NewLock};
+use crate::recorder::{NewLock, WorldTime};
 use crate::scenario::Scenario;
 use crate::sim_clock::SimClock;
 use crate::store_bugs::{StoreBug, commit_without_lock, enqueue_work};
@@ -51,7 +51,7 @@ impl RecordedStore {
         error.is_lock_lost() && self.scenario.has_bug(StoreBug::AcceptsAnyToken)
     }
 
-    fn record_turn(&self, turn: &FetchedTurn, fetch: &TurnFetch, freezes: usize, called: Moment) {
+    fn record_turn(&self, turn: &FetchedTurn, fetch: &TurnFetch, freezes: usize, called: WorldTime) {
         let (scenario, at) = (&self.scenario, self.scenario.moment());
         let token = turn.lock_token.as_str();
         let state = self.lock_state(LockKind::Orchestration, token, freezes);

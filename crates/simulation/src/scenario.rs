@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use crate::fault_plan::{Fault, FaultInjector};
 use crate::process::Process;
 use crate::random::SeededRandom;
-use crate::recorder::{ClientRequest, Histories, Moment, Recorder};
+use crate::recorder::{ClientRequest, Histories, Recorder, WorldTime};
 use crate::sim_clock::SimClock;
 use crate::store_bugs::{SHOWS_ONE_IN, StoreBug};
 use crate::turn_trace::TurnTrace;
@@ -84,8 +84,8 @@ impl Scenario {
     }
 
     /// The store's clock.
-    pub(crate) fn moment(&self) -> Moment {
-        Moment {
+    pub(crate) fn moment(&self) -> WorldTime {
+        WorldTime {
             now_ms: self.store_clock.wall_ms(),
             monotonic: self.store_clock.monotonic(),
             jumps: self.store_clock.jumps(),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use everturn::providers::SessionFetchConfig;
 use everturn::providers::store::SessionRenewal;
 
-use crate::recorder::Moment;
+use crate::recorder::WorldTime;
 use crate::sim_clock::SimClock;
 
 /// The leases that are known to be live.
@@ -16,7 +16,7 @@ pub(crate) struct Sessions(BTreeMap<String, Lease>);
 #[derive(Debug)]
 struct Lease {
     owner_id: String,
-    since: Moment,
+    since: WorldTime,
     /// Its end, by the monotonic clock and by the wall clock: whichever comes first.
     until: Duration,
     until_ms: u64,
@@ -25,7 +25,7 @@ struct Lease {
 }
 
 impl Lease {
-    fn is_live(&self, at: Moment, clock: &SimClock) -> bool {
+    fn is_live(&self, at: WorldTime, clock: &SimClock) -> bool {
         at.monotonic < self.until && clock.latest_ms_since(self.since.monotonic) < self.until_ms
     }
 }
@@ -37,7 +37,7 @@ impl Sessions {
         &mut self,
         session_id: &str,
         config: &SessionFetchConfig,
-        at: Moment,
+        at: WorldTime,
         clock: &SimClock,
         is_fresh: bool,
     ) -> Option<String> {
@@ -64,7 +64,13 @@ impl Sessions {
     }
 
     /// A renewal was answered: it extended the leases that are live and in use.
-    pub(crate) fn renewed(&mut self, renewal: &SessionRenewal, called: Moment, at: Moment, clock: &SimClock) {
+    pub(crate) fn renewed(
+        &mut self,
+        renewal: &SessionRenewal,
+        called: WorldTime,
+        at: WorldTime,
+        clock: &SimClock,
+    ) {
         for lease in self.0.values_mut() {
             let is_in_use = called.monotonic < lease.active_at + renewal.idle_timeout;
             let is_owned = renewal.owner_ids.contains(&lease.owner_id);
@@ -86,8 +92,8 @@ mod tests {
 
     const LEASE: Duration = Duration::from_secs(1);
 
-    fn now(clock: &SimClock) -> Moment {
-        Moment { now_ms: clock.wall_ms(), monotonic: clock.monotonic(), jumps: clock.jumps() }
+    fn now(clock: &SimClock) -> WorldTime {
+        WorldTime { now_ms: clock.wall_ms(), monotonic: clock.monotonic(), jumps: clock.jumps() }
     }
 
     fn fetched(sessions: &mut Sessions, owner: &str, clock: &SimClock) -> Option<String> {

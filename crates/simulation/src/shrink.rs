@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crate::fault_plan::Fault;
 use crate::memory_world;
 use crate::plan::Plan;
-use crate::program::{Action, Ending, Program};
+use crate::program::{Ending, Program, ProgramAction};
 use crate::world::{Outcome, run_on};
 use crate::world_store::CreateStore;
 
@@ -175,10 +175,12 @@ impl Cut {
             }
             self.skip = self.skip.saturating_sub(1);
             match &mut step.action {
-                Action::Child { program } | Action::NamedChild { program } | Action::Detached { program } => {
+                ProgramAction::Child { program }
+                | ProgramAction::NamedChild { program }
+                | ProgramAction::Detached { program } => {
                     self.remove_from(program);
                 }
-                Action::Children { programs } => {
+                ProgramAction::Children { programs } => {
                     for program in programs {
                         self.remove_from(program);
                     }

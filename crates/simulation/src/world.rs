@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::checks;
 use crate::clients::Clients;
-use crate::counts::Counts;
+use crate::counts::WorldCounts;
 use crate::fault_plan::{DISK_FAULTS, Fault, FaultInjector};
 use crate::interpreter::FAR;
 use crate::memory_world;
@@ -51,7 +51,7 @@ pub struct Outcome {
     /// All violations; none in a good world.
     pub violations: Vec<String>,
     /// How much happened.
-    pub counts: Counts,
+    pub counts: WorldCounts,
     /// The faults that took effect, one per line.
     pub faults: String,
     /// How long it took, in the world's own time, until the last instance had ended.
@@ -118,7 +118,7 @@ fn run_in_paused_time(create: CreateStore, plan: &Plan, is_traced: bool) -> (Out
         Err(error) => Err(format!("no async runtime could be made: {error}")),
     };
     outcome.unwrap_or_else(|error| {
-        let (counts, faults, took) = (Counts::default(), String::new(), Duration::ZERO);
+        let (counts, faults, took) = (WorldCounts::default(), String::new(), Duration::ZERO);
         (Outcome { violations: vec![error], counts, faults, took }, Traces::default())
     })
 }
@@ -341,7 +341,7 @@ fn outcome(plan: &Plan, scenario: &Scenario, expectations: &Expectations) -> Out
     let recorder = &records.recorder;
     let roots = plan.roots.iter().map(|root| &root.id);
     let instances: BTreeSet<&String> = roots.chain(expectations.keys()).chain(&recorder.started).collect();
-    let counts = Counts {
+    let counts = WorldCounts {
         nodes: plan.nodes.len() as u64,
         instances: instances.len() as u64,
         instances_ended: instances.iter().filter(|i| recorder.ended.contains(**i)).count() as u64,

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use everturn_core::{Event, ExecutionStatus};
 
 use super::MemoryProvider;
-use super::tables::{Execution, Instance, Lock, Message, Moment, Tables};
+use super::tables::{Instance, Lock, Message, Moment, TableExecution, Tables};
 use crate::error::ProviderError;
 use crate::management::{
     DeleteInstanceResult, ExecutionInfo, InstanceFilter, InstanceInfo, ProviderAdmin, PruneOptions,
@@ -230,7 +230,7 @@ impl Tables {
     }
 
     /// The execution whose status listings show.
-    pub(super) fn current_execution(&self, instance: &str) -> Option<&Execution> {
+    pub(super) fn current_execution(&self, instance: &str) -> Option<&TableExecution> {
         match self.instances.get(instance) {
             Some(row) => self.execution(instance, row.current_execution_id),
             None => self.latest_execution(instance).map(|(_, execution)| execution),

@@ -5,7 +5,7 @@ use everturn_core::{Event, EventKind, ExecutionStatus, WorkItem};
 use super::kv::is_kv_event;
 use super::raw_writes::check_worker_item;
 use super::submit::check_orchestrator_item;
-use super::tables::{Execution, Instance, Moment, Tables, check_new_events};
+use super::tables::{Instance, Moment, TableExecution, Tables, check_new_events};
 use crate::error::ProviderError;
 use crate::store::{ExecutionUpdate, NewMessage, NewWork, Stamp, TurnCommit};
 
@@ -132,7 +132,7 @@ impl Tables {
             .entry(instance.to_owned())
             .or_default()
             .entry(execution_id)
-            .or_insert_with(|| Execution::running(now_ms));
+            .or_insert_with(|| TableExecution::running(now_ms));
         if update.pinned_engine_version.is_some() {
             execution.pinned_engine_version = update.pinned_engine_version;
         }

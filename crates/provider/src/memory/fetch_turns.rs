@@ -7,7 +7,7 @@ use everturn_core::{EventKind, INITIAL_EXECUTION_ID, WorkItem};
 
 use super::kv::KvStore;
 use super::parked::LOOK_AT_LEAST_EVERY;
-use super::tables::{Execution, Lock, Message, Moment, Stored, Tables, VISIBLE};
+use super::tables::{Lock, Message, Moment, Stored, TableExecution, Tables, VISIBLE};
 use crate::store::{FetchedTurn, TurnFetch};
 use crate::types::{DispatcherCapabilityFilter, OrchestrationItem};
 
@@ -112,7 +112,7 @@ impl Tables {
         let execution = self.execution(&instance, identity.execution_id).filter(|_| identity.has_history);
         let history = match damage {
             Some(damage) => Err(damage),
-            None => execution.map_or(Ok(Vec::new()), Execution::history),
+            None => execution.map_or(Ok(Vec::new()), TableExecution::history),
         };
         let kv_snapshot = self.kv.get(&instance).map(KvStore::snapshot).unwrap_or_default();
         let item = OrchestrationItem { kv_snapshot, ..identity.item(instance, messages) };
@@ -185,7 +185,7 @@ impl Tables {
             });
         }
         let first = self.execution(instance, INITIAL_EXECUTION_ID);
-        if let Some((name, version)) = first.and_then(Execution::started_as) {
+        if let Some((name, version)) = first.and_then(TableExecution::started_as) {
             return Deliverability::Deliverable(Identity::first_execution(name, version, true));
         }
         let queued: Vec<(&u64, &Message)> =
@@ -260,7 +260,7 @@ impl Identity {
     }
 }
 
-impl Execution {
+impl TableExecution {
     /// Name and version of the start event, if it can be read.
     pub(super) fn started_as(&self) -> Option<(&str, &str)> {
         self.events.values().find_map(|event| match event {

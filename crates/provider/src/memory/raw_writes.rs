@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use everturn_core::{Event, WorkItem, kind_of};
 
 use super::MemoryProvider;
-use super::tables::{Execution, Moment, Tables, check_new_events};
+use super::tables::{Moment, TableExecution, Tables, check_new_events};
 use crate::error::ProviderError;
 use crate::store::{RawWrites, Stamp};
 
@@ -43,7 +43,7 @@ impl Tables {
             .entry(instance.to_owned())
             .or_default()
             .entry(execution_id)
-            .or_insert_with(|| Execution::running(now.wall_ms));
+            .or_insert_with(|| TableExecution::running(now.wall_ms));
         execution.append(new_events);
         self.stamps.insert(instance.to_owned(), fresh_stamp);
         // A start event makes an instance known, whose messages may have waited for it.

@@ -19,7 +19,7 @@ use crate::types::ScheduledActivityIdentifier;
 #[derive(Debug, Default, Clone)]
 pub struct Tables {
     pub(crate) instances: BTreeMap<String, Instance>,
-    pub(crate) executions: BTreeMap<String, BTreeMap<u64, Execution>>,
+    pub(crate) executions: BTreeMap<String, BTreeMap<u64, TableExecution>>,
     pub(crate) instance_locks: BTreeMap<String, Lock>,
     pub(crate) orchestrator_queue: BTreeMap<u64, Message>,
     pub(crate) worker_queue: BTreeMap<u64, Activity>,
@@ -78,7 +78,7 @@ pub(crate) struct Instance {
 
 /// One execution of an instance, with its history.
 #[derive(Debug, Clone)]
-pub(crate) struct Execution {
+pub(crate) struct TableExecution {
     pub(crate) status: ExecutionStatus,
     pub(crate) output: Option<String>,
     pub(crate) started_at_ms: u64,
@@ -145,12 +145,12 @@ pub(crate) struct Session {
 
 impl Tables {
     /// The newest execution of an instance, by its history.
-    pub(crate) fn latest_execution(&self, instance: &str) -> Option<(u64, &Execution)> {
+    pub(crate) fn latest_execution(&self, instance: &str) -> Option<(u64, &TableExecution)> {
         let (id, execution) = self.executions.get(instance)?.last_key_value()?;
         Some((*id, execution))
     }
 
-    pub(crate) fn execution(&self, instance: &str, execution_id: u64) -> Option<&Execution> {
+    pub(crate) fn execution(&self, instance: &str, execution_id: u64) -> Option<&TableExecution> {
         self.executions.get(instance)?.get(&execution_id)
     }
 
@@ -210,7 +210,7 @@ impl Instance {
     }
 }
 
-impl Execution {
+impl TableExecution {
     /// A new execution without events.
     pub(crate) fn running(now_ms: u64) -> Self {
         Self {
@@ -304,7 +304,7 @@ pub(crate) fn check_new_events(
     operation: &str,
     instance: &str,
     execution_id: u64,
-    existing: Option<&Execution>,
+    existing: Option<&TableExecution>,
     new_events: &[Event],
 ) -> Result<(), ProviderError> {
     let mut seen = BTreeSet::new();

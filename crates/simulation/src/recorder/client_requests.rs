@@ -4,7 +4,7 @@ use everturn::{Event, EventKind, INITIAL_EXECUTION_ID};
 
 use crate::interpreter::Stage;
 use crate::names::{self, Wish};
-use crate::program::{Action, Racer, Step};
+use crate::program::{ProgramAction, Racer, Step};
 
 /// Something that clients have to do after a turn was committed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,10 +29,10 @@ pub(super) fn requests_of(event: &Event) -> Vec<ClientRequest> {
         EventKind::OrchestrationStarted { input, .. } if event.execution_id == INITIAL_EXECUTION_ID => {
             let Ok(stage) = Stage::decode(input) else { return Vec::new() };
             let queues = stage.program.steps.into_iter().filter_map(|Step { key, action }| match action {
-                Action::Queue { messages } => {
+                ProgramAction::Queue { messages } => {
                     Some(ClientRequest::Messages { instance: instance.clone(), queue: key, count: messages })
                 }
-                Action::OpenRace { against: Racer::Queue, .. } => {
+                ProgramAction::OpenRace { against: Racer::Queue, .. } => {
                     Some(ClientRequest::Messages { instance: instance.clone(), queue: key, count: 1 })
                 }
                 _ => None,

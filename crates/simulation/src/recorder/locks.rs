@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use everturn::providers::store::{LockKind, LockRenewal};
 
-use super::Moment;
+use super::WorldTime;
 use crate::sim_clock::SimClock;
 use crate::world_store::LockState;
 
@@ -18,14 +18,14 @@ pub(super) struct RecordedLock {
     /// When others take it for ended by the wall clock, if they go by that.
     until_ms: Option<u64>,
     /// When the holder got it.
-    pub(super) since: Moment,
+    pub(super) since: WorldTime,
     /// The earliest moment in which the store can have given it, if its holder was frozen meanwhile.
     pub(super) given_at: Duration,
 }
 
 impl RecordedLock {
     /// Whether no other worker may have it yet.
-    fn excludes_others(&self, at: Moment, clock: &SimClock) -> bool {
+    fn excludes_others(&self, at: WorldTime, clock: &SimClock) -> bool {
         let by_the_wall =
             self.until_ms.is_none_or(|until_ms| clock.latest_ms_since(self.since.monotonic) < until_ms);
         at.monotonic < self.until && by_the_wall
@@ -77,7 +77,7 @@ impl LockRecord {
         &mut self,
         what: String,
         lock: &NewLock<'_>,
-        at: Moment,
+        at: WorldTime,
         clock: &SimClock,
     ) -> Vec<String> {
         let (lasts, until_ms) = match lock.state {
@@ -109,14 +109,14 @@ impl LockRecord {
         &mut self,
         token: &str,
         verb: &str,
-        called: Moment,
-        at: Moment,
+        called: WorldTime,
+        at: WorldTime,
     ) -> (Option<RecordedLock>, Option<String>) {
         let violation = self.check(token, verb, called);
         (self.release(token, at), violation)
     }
 
-    fn release(&mut self, token: &str, at: Moment) -> Option<RecordedLock> {
+    fn release(&mut self, token: &str, at: WorldTime) -> Option<RecordedLock> {
         let held = self.locks.remove(token)?;
         self.released.insert(token.to_owned(), at.monotonic);
         if self.holders.get(&held.what).is_some_and(|holder| holder == token) {
@@ -137,12 +137,12 @@ impl LockRecord {
     }
 
     /// The holder is about to abandon a lock; another worker may have it before the answer comes, if it comes.
-    pub(super) fn abandon_sent(&mut self, token: &str, called: Moment) {
+    pub(super) fn abandon_sent(&mut self, token: &str, called: WorldTime) {
         self.abandons_sent.insert(token.to_owned(), self.why_not(token, called));
     }
 
     /// A lock was abandoned.
-    pub(super) fn abandoned(&mut self, token: &str, at: Moment) -> Option<String> {
+    pub(super) fn abandoned(&mut self, token: &str, at: WorldTime) -> Option<String> {
         let refused = self.abandons_sent.get(token).and_then(Option::as_ref);
         let violation = refused.map(|refused| format!("G4: abandon succeeded {refused}"));
         self.release(token, at);
@@ -150,7 +150,7 @@ impl LockRecord {
     }
 
     /// Locks are to be renewed.
-    pub(super) fn renewals_sent(&mut self, renewals: &[LockRenewal], called: Moment) {
+    pub(super) fn renewals_sent(&mut self, renewals: &[LockRenewal], called: WorldTime) {
         self.renewals_sent.extend(renewals.iter().map(|renewal| (renewal.token.clone(), called.monotonic)));
     }
 
@@ -159,8 +159,8 @@ impl LockRecord {
         &mut self,
         renewals: &[LockRenewal],
         renewed: &[bool],
-        called: Moment,
-        at: Moment,
+        called: WorldTime,
+        at: WorldTime,
     ) -> Vec<String> {
         for LockRenewal { token, .. } in renewals {
             self.renewals_sent.remove(token);
@@ -186,13 +186,13 @@ impl LockRecord {
         violations
     }
 
-    fn check(&self, token: &str, verb: &str, called: Moment) -> Option<String> {
+    fn check(&self, token: &str, verb: &str, called: WorldTime) -> Option<String> {
         self.why_not(token, called).map(|refused| format!("G4: {verb} succeeded {refused}"))
     }
 
     /// Why a call with this token must be refused: only the worker that got the lock last may use it, and only if the lock
     /// had not ended when the worker called.
-    fn why_not(&self, token: &str, called: Moment) -> Option<String> {
+    fn why_not(&self, token: &str, called: WorldTime) -> Option<String> {
         match self.locks.get(token) {
             None => Some("with an unknown lock".to_owned()),
             Some(held) if held.until <= called.monotonic => {

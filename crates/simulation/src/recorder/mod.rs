@@ -28,7 +28,7 @@ pub(crate) type ActivityKey = (String, u64, u64);
 
 /// The store's clock at some moment.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Moment {
+pub(crate) struct WorldTime {
     pub(crate) now_ms: u64,
     /// Its monotonic clock.
     pub(crate) monotonic: Duration,
@@ -43,7 +43,7 @@ pub(crate) type Histories = BTreeMap<String, BTreeMap<u64, Vec<Event>>>;
 #[derive(Debug)]
 struct SentTurn {
     commit: TurnCommit,
-    called: Moment,
+    called: WorldTime,
 }
 
 impl SentTurn {
@@ -94,7 +94,7 @@ pub(crate) struct Recorder {
     locks: LockRecord,
     pub(crate) sessions: Sessions,
     /// When each timer was sent to the store, and when it is due.
-    timers: BTreeMap<ActivityKey, (Moment, u64)>,
+    timers: BTreeMap<ActivityKey, (WorldTime, u64)>,
     dispatched: BTreeSet<ActivityKey>,
     /// Activities that their workers ended.
     settled: BTreeSet<String>,
@@ -121,8 +121,8 @@ impl Recorder {
         &mut self,
         fetched: &FetchedTurn,
         lock: &NewLock<'_>,
-        given_at: Moment,
-        at: Moment,
+        given_at: WorldTime,
+        at: WorldTime,
         clock: &SimClock,
     ) {
         if let Some(trace) = &mut self.turn_trace {
@@ -152,7 +152,7 @@ impl Recorder {
     }
 
     /// A turn has run and is to be committed: everything it decided was decided by now.
-    pub(crate) fn turn_decided(&mut self, commit: &TurnCommit, called: Moment, clock: &SimClock) {
+    pub(crate) fn turn_decided(&mut self, commit: &TurnCommit, called: WorldTime, clock: &SimClock) {
         if let Some(RecordedLock { since, .. }) = self.locks.get(&commit.lock_token) {
             let shown = clock.shown_between((since.now_ms, since.jumps), (called.now_ms, called.jumps));
             self.shown.entry(stamp_of(commit)).or_insert(shown);
@@ -160,7 +160,7 @@ impl Recorder {
     }
 
     /// A turn is on its way into the store.
-    pub(crate) fn turn_sent(&mut self, commit: &TurnCommit, called: Moment) {
+    pub(crate) fn turn_sent(&mut self, commit: &TurnCommit, called: WorldTime) {
         let mut commit = commit.clone();
         commit.check_in = None;
         self.sent.insert(stamp_of(&commit), SentTurn { commit, called });
@@ -179,13 +179,13 @@ impl Recorder {
     }
 
     /// A turn that was sent is in the store.
-    pub(crate) fn turn_landed(&mut self, commit: &TurnCommit, at: Moment) -> Vec<ClientRequest> {
+    pub(crate) fn turn_landed(&mut self, commit: &TurnCommit, at: WorldTime) -> Vec<ClientRequest> {
         let sent = self.sent.remove(&stamp_of(commit));
         sent.map(|sent| self.turn_committed(&sent.commit, sent.called, at)).unwrap_or_default()
     }
 
     /// All processes have ended, and this is what is stored. A turn that was sent and never answered may be committed.
-    pub(crate) fn power_failed(&mut self, stored: &Histories, at: Moment) -> Vec<ClientRequest> {
+    pub(crate) fn power_failed(&mut self, stored: &Histories, at: WorldTime) -> Vec<ClientRequest> {
         let mut sent: Vec<SentTurn> = std::mem::take(&mut self.sent).into_values().collect();
         sent.sort_by(|a, b| a.position().cmp(&b.position()));
         let mut requests = Vec::new();
@@ -204,7 +204,12 @@ impl Recorder {
     }
 
     /// A turn was committed.
-    fn turn_committed(&mut self, commit: &TurnCommit, called: Moment, at: Moment) -> Vec<ClientRequest> {
+    fn turn_committed(
+        &mut self,
+        commit: &TurnCommit,
+        called: WorldTime,
+        at: WorldTime,
+    ) -> Vec<ClientRequest> {
         self.turns += 1;
         if let Some(trace) = &mut self.turn_trace {
             trace.committed(commit);
@@ -267,7 +272,7 @@ impl Recorder {
         commit: &TurnCommit,
         event: &Event,
         shown: &[RangeInclusive<u64>],
-        called: Moment,
+        called: WorldTime,
     ) {
         let EventKind::TimerCreated { fire_at_ms } = event.kind else { return };
         let key = (event.instance_id.clone(), event.execution_id, event.event_id);
@@ -292,7 +297,13 @@ impl Recorder {
     }
 
     /// A worker got an activity.
-    pub(crate) fn work_fetched(&mut self, item: &WorkItem, lock: &NewLock<'_>, at: Moment, clock: &SimClock) {
+    pub(crate) fn work_fetched(
+        &mut self,
+        item: &WorkItem,
+        lock: &NewLock<'_>,
+        at: WorldTime,
+        clock: &SimClock,
+    ) {
         let WorkItem::ActivityExecute { instance, execution_id, id, .. } = item else {
             return self.violated(format!("a worker got {item:?}"));
         };
@@ -314,7 +325,7 @@ impl Recorder {
         &mut self,
         session_id: &str,
         config: &SessionFetchConfig,
-        at: Moment,
+        at: WorldTime,
         clock: &SimClock,
         is_fresh: bool,
     ) {
@@ -349,8 +360,8 @@ impl Recorder {
         &mut self,
         token: &str,
         completion: Option<&WorkItem>,
-        called: Moment,
-        at: Moment,
+        called: WorldTime,
+        at: WorldTime,
     ) {
         let (held, violation) = self.locks.unlock(token, "settle_work", called, at);
         self.violated_if(violation);
@@ -363,12 +374,12 @@ impl Recorder {
     }
 
     /// The holder of a lock is about to abandon it.
-    pub(crate) fn abandon_sent(&mut self, token: &str, called: Moment) {
+    pub(crate) fn abandon_sent(&mut self, token: &str, called: WorldTime) {
         self.locks.abandon_sent(token, called);
     }
 
     /// A lock was abandoned.
-    pub(crate) fn abandoned(&mut self, token: &str, at: Moment) {
+    pub(crate) fn abandoned(&mut self, token: &str, at: WorldTime) {
         let violation = self.locks.abandoned(token, at);
         self.violated_if(violation);
     }
@@ -379,12 +390,18 @@ impl Recorder {
     }
 
     /// Locks are to be renewed.
-    pub(crate) fn renewals_sent(&mut self, renewals: &[LockRenewal], called: Moment) {
+    pub(crate) fn renewals_sent(&mut self, renewals: &[LockRenewal], called: WorldTime) {
         self.locks.renewals_sent(renewals, called);
     }
 
     /// Renewals were answered: those with `true` succeeded.
-    pub(crate) fn renewed(&mut self, renewals: &[LockRenewal], renewed: &[bool], called: Moment, at: Moment) {
+    pub(crate) fn renewed(
+        &mut self,
+        renewals: &[LockRenewal],
+        renewed: &[bool],
+        called: WorldTime,
+        at: WorldTime,
+    ) {
         let violations = self.locks.renewed(renewals, renewed, called, at);
         self.violated_if(violations);
     }

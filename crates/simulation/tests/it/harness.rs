@@ -3,7 +3,7 @@
 use everturn_simulation::{Plan, STORE_BUGS, StoreBug, Theme, run, shrink};
 
 /// How many seeds may pass until each way around a lock was tried.
-const SEEDS: u64 = 10;
+const SEEDS: u64 = 40;
 
 /// The violations of the first seed with this bug of the store.
 fn violations(bug: StoreBug) -> Vec<String> {

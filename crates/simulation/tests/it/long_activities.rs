@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use everturn_simulation::{Action, Ending, Fault, FaultPlan, Plan, Program, Root, Step, Theme, run};
+use everturn_simulation::{Ending, Fault, FaultPlan, Plan, Program, ProgramAction, Root, Step, Theme, run};
 
 /// How long locks last in these worlds. Of forty activities one takes up to two and a half times as long.
 const LOCK_MS: u64 = 2_000;
@@ -15,7 +15,7 @@ fn plan(seed: u64, fault: Fault) -> Plan {
     let mut plan = Plan::new(Theme::Faults, seed);
     let roots = (0..8).map(|root| {
         let id = format!("i{root}");
-        let step = |n| Step { key: format!("{id}.{n}"), action: Action::FanOut { width: 10 } };
+        let step = |n| Step { key: format!("{id}.{n}"), action: ProgramAction::FanOut { width: 10 } };
         let program = Program { steps: (0..5).map(step).collect(), ending: Ending::Complete };
         Root { id, start_after_ms: 0, cancel_after_ms: None, program }
     });

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use everturn_simulation::{Action, Ending, Fault, FaultPlan, Plan, Program, Root, Step, Theme, run};
+use everturn_simulation::{Ending, Fault, FaultPlan, Plan, Program, ProgramAction, Root, Step, Theme, run};
 
 /// The longest lock of these worlds.
 const LOCK_MS: u64 = 2_000;
@@ -16,7 +16,7 @@ const POLL: Duration = Duration::from_secs(1);
 fn plan(seed: u64, fault: Option<Fault>) -> Plan {
     let steps = (0..20).map(|n| Step {
         key: format!("i0.{n}"),
-        action: if n % 2 == 0 { Action::Timer { ms: 0 } } else { Action::SystemCalls },
+        action: if n % 2 == 0 { ProgramAction::Timer { ms: 0 } } else { ProgramAction::SystemCalls },
     });
     let program = Program { steps: steps.collect(), ending: Ending::Complete };
     let mut plan = Plan::new(Theme::Faults, seed);

@@ -14,7 +14,7 @@ use super::super::registry::OrchestrationRegistry;
 use super::super::warm_cache::{LentEntry, WarmEntry};
 use super::duplicate_start::{ignored_start_notices, split_messages};
 use super::execution_start::ExecutionStart;
-use super::execution_state::{ExecutionEnd, ExecutionState, turns_in};
+use super::execution_state::{ExecutionState, RecordedEnd, turns_in};
 use super::locked_instance::LockedInstance;
 use super::poison::{PoisonedTurn, is_poisoned};
 use super::run_turn::ReadyTurn;
@@ -93,18 +93,18 @@ fn decide_by_state(
     }
     let is_successor = split.start.as_ref().is_some_and(ExecutionStart::is_successor);
     match state.end {
-        Some(ExecutionEnd::Terminal) => {
+        Some(RecordedEnd::Terminal) => {
             let notices = ignored_start_notices(&locked.instance, &split.ignored, true, None);
             return Decision::Acknowledge { notices };
         }
-        Some(ExecutionEnd::ContinuedAsNew) if !is_successor => {
+        Some(RecordedEnd::ContinuedAsNew) if !is_successor => {
             tracing::debug!(target: "everturn::runtime", instance_id = %locked.instance,
                 execution_id = %locked.execution_id,
                 "continue-as-new successor start not visible yet; abandoning the lock");
             let delay = locked.node.options.unregistered_backoff.delay(locked.attempt_count);
             return Decision::GiveBack { delay: Some(delay), ignore_attempt: false };
         }
-        Some(ExecutionEnd::ContinuedAsNew) | None => {}
+        Some(RecordedEnd::ContinuedAsNew) | None => {}
     }
     let running_for = split.start.as_ref().map_or_else(|| state.parent(), |start| start.parent.as_ref());
     let notices = ignored_start_notices(&locked.instance, &split.ignored, false, running_for);

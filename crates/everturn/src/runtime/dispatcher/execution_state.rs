@@ -15,12 +15,12 @@ pub(crate) struct ExecutionState {
     /// Id of its last event, or 0.
     pub(crate) last_event_id: u64,
     /// How it ended; `None` while it runs.
-    pub(crate) end: Option<ExecutionEnd>,
+    pub(crate) end: Option<RecordedEnd>,
 }
 
 /// How an execution ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ExecutionEnd {
+pub(crate) enum RecordedEnd {
     /// Completed or failed: the instance has ended.
     Terminal,
     /// A successor follows.
@@ -34,10 +34,10 @@ impl ExecutionState {
         for event in history {
             match event.kind {
                 EventKind::OrchestrationCompleted { .. } | EventKind::OrchestrationFailed { .. } => {
-                    end = Some(ExecutionEnd::Terminal);
+                    end = Some(RecordedEnd::Terminal);
                 }
                 EventKind::OrchestrationContinuedAsNew { .. } if end.is_none() => {
-                    end = Some(ExecutionEnd::ContinuedAsNew);
+                    end = Some(RecordedEnd::ContinuedAsNew);
                 }
                 _ => {}
             }
@@ -145,9 +145,9 @@ mod tests {
         let details = everturn_core::ErrorDetails::nondeterminism("x");
         let failed = event(99_999, EventKind::OrchestrationFailed { details });
         let continued = [event(1, started()), can];
-        assert_eq!(ExecutionState::of(&continued).end, Some(ExecutionEnd::ContinuedAsNew));
+        assert_eq!(ExecutionState::of(&continued).end, Some(RecordedEnd::ContinuedAsNew));
         let [started, can] = continued;
-        assert_eq!(ExecutionState::of(&[started, can, failed]).end, Some(ExecutionEnd::Terminal));
+        assert_eq!(ExecutionState::of(&[started, can, failed]).end, Some(RecordedEnd::Terminal));
     }
 
     #[test]

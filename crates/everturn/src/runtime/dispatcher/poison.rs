@@ -4,7 +4,7 @@ use everturn_core::{ErrorDetails, Event, EventKind, PoisonMessageType, WorkItem}
 
 use super::duplicate_start::failure_notice;
 use super::execution_start::ExecutionStart;
-use super::execution_state::{ExecutionEnd, ExecutionState};
+use super::execution_state::{ExecutionState, RecordedEnd};
 
 /// Id of the failure event over a history that cannot be read, because the last id cannot be known. Most histories are
 /// shorter. In a longer one the id is taken, and the failure cannot be recorded.
@@ -12,7 +12,7 @@ const UNREADABLE_HISTORY_EVENT_ID: u64 = 99_999;
 
 /// Returns true if the messages of an instance that runs were tried too often.
 pub(super) fn is_poisoned(attempt_count: u32, max_attempts: u32, state: &ExecutionState) -> bool {
-    attempt_count > max_attempts && state.end != Some(ExecutionEnd::Terminal)
+    attempt_count > max_attempts && state.end != Some(RecordedEnd::Terminal)
 }
 
 /// A turn that is not tried again.
@@ -58,7 +58,7 @@ pub(super) struct PoisonRecord {
 /// store says what the instance was to run.
 pub(super) fn poison_record(facts: &PoisonFacts<'_>) -> Option<PoisonRecord> {
     let is_successor = facts.start.is_some_and(ExecutionStart::is_successor)
-        || facts.state.end == Some(ExecutionEnd::ContinuedAsNew);
+        || facts.state.end == Some(RecordedEnd::ContinuedAsNew);
     let execution_id = facts.execution_id.saturating_add(u64::from(is_successor));
     let details = ErrorDetails::Poison {
         attempt_count: facts.attempt_count,
@@ -141,7 +141,7 @@ mod tests {
         ParentCall { instance: "p".into(), id: 3, execution_id: Some(1) }
     }
 
-    fn running(end: Option<ExecutionEnd>) -> ExecutionState {
+    fn running(end: Option<RecordedEnd>) -> ExecutionState {
         let start = ExecutionStart::recorded("N".into(), "1.0.0".into(), Some(parent()));
         ExecutionState { has_history: true, start: Some(Arc::new(start)), last_event_id: 5, end }
     }
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn successor_that_never_came_is_recorded_as_its_own_execution() {
-        let state = running(Some(ExecutionEnd::ContinuedAsNew));
+        let state = running(Some(RecordedEnd::ContinuedAsNew));
         let record = poison_record(&facts(&state, None)).unwrap();
         assert_eq!(record.execution_id, 2);
         assert!(matches!(&record.history_delta[0].kind,

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::commit_turn::{TurnCommitOutcome, TurnEffects};
 use super::duplicate_start::{ignored_start_notices, split_messages};
 use super::execution_start::ExecutionStart;
-use super::execution_state::{ExecutionEnd, ExecutionState};
+use super::execution_state::{ExecutionState, RecordedEnd};
 use super::locked_instance::LockedInstance;
 use super::poison::{PoisonFacts, PoisonedTurn, poison_record, unreadable_history_record};
 use super::run_turn::NodeTime;
@@ -138,7 +138,7 @@ pub(super) async fn record_poison(locked: LockedInstance<'_>, poisoned: Poisoned
 async fn has_terminal_history(locked: &LockedInstance<'_>) -> bool {
     let read = ExecutionRead::of(&locked.instance, locked.execution_id);
     let stored = locked.node.store.read_execution(&read).await;
-    stored.is_ok_and(|execution| ExecutionState::of(&execution.history).end == Some(ExecutionEnd::Terminal))
+    stored.is_ok_and(|execution| ExecutionState::of(&execution.history).end == Some(RecordedEnd::Terminal))
 }
 
 /// Returns true if the store's own record says that the instance has ended, whatever its history looks like.
