@@ -7,7 +7,7 @@ use crate::random::SeededRandom;
 pub(crate) const STEPS_MIN: u64 = 12;
 /// Most steps of a program that a client starts.
 const STEPS_MAX: u64 = 16;
-/// Programs within programs within programs go no deeper.
+/// The deepest nesting of programs.
 const DEPTH_MAX: u32 = 2;
 /// How many kinds of action there are.
 const KINDS: u64 = 31;

@@ -11,7 +11,7 @@ use crate::program::{Ending, Program, ProgramAction, Racer, Step};
 
 /// A timer that never wins: longer than all jumps of a run's clocks together.
 pub(crate) const FAR: Duration = Duration::from_secs(400 * 24 * 60 * 60);
-/// How long losers are raced against.
+/// A timer that wins against what never ends.
 const SHORT: Duration = Duration::from_millis(80);
 /// How long an activity may take that never ends.
 const TIME_OUT: Duration = Duration::from_millis(300);
@@ -23,7 +23,7 @@ const BACKOFF: Duration = Duration::from_millis(20);
 pub(crate) struct Stage {
     pub(crate) program: Program,
     next: usize,
-    /// What the steps before gave.
+    /// The results of earlier steps.
     log: Vec<String>,
 }
 
@@ -71,7 +71,7 @@ pub(crate) async fn run(ctx: OrchestrationContext, input: String) -> Result<Stri
     }
 }
 
-/// How long the timers of a program take, those of other programs that it starts apart.
+/// How long the timers of a program take, without those of programs that it starts.
 pub(crate) fn timers_of(program: &Program) -> BTreeSet<Duration> {
     let mut timers = BTreeSet::new();
     for Step { action, .. } in &program.steps {
@@ -95,19 +95,21 @@ pub(crate) fn timers_of(program: &Program) -> BTreeSet<Duration> {
     timers
 }
 
-/// One step; what it gave, as text.
+/// Runs one step; returns its result as text.
 async fn take(ctx: &OrchestrationContext, Step { key, action }: &Step) -> String {
     match action {
-        ProgramAction::Echo => told(ctx.schedule_activity(names::ECHO, key).await),
-        ProgramAction::Fail => told(ctx.schedule_activity(names::FAIL, key).await),
+        ProgramAction::Echo => result_text(ctx.schedule_activity(names::ECHO, key).await),
+        ProgramAction::Fail => result_text(ctx.schedule_activity(names::FAIL, key).await),
         ProgramAction::Retry { failures, attempts } => {
             let backoff = BackoffStrategy::Fixed { delay: BACKOFF };
             let policy = RetryPolicy::new(*attempts).with_backoff(backoff);
-            told(ctx.schedule_activity_with_retry(names::FLAKY, format!("{key} {failures}"), policy).await)
+            result_text(
+                ctx.schedule_activity_with_retry(names::FLAKY, format!("{key} {failures}"), policy).await,
+            )
         }
         ProgramAction::TimeOut => {
             let policy = RetryPolicy::new(3).with_timeout(TIME_OUT);
-            told(ctx.schedule_activity_with_retry(names::ENDLESS, key, policy).await)
+            result_text(ctx.schedule_activity_with_retry(names::ENDLESS, key, policy).await)
         }
         ProgramAction::Timer { ms } => {
             ctx.schedule_timer(Duration::from_millis(*ms)).await;
@@ -116,7 +118,7 @@ async fn take(ctx: &OrchestrationContext, Step { key, action }: &Step) -> String
         ProgramAction::RaceWonByActivity => {
             let activity = ctx.schedule_activity(names::ECHO, key);
             match ctx.select2(activity, ctx.schedule_timer(FAR)).await {
-                Either2::First(result) => told(result),
+                Either2::First(result) => result_text(result),
                 Either2::Second(()) => format!("{key}: the far timer won"),
             }
         }
@@ -131,7 +133,7 @@ async fn take(ctx: &OrchestrationContext, Step { key, action }: &Step) -> String
                 ctx.schedule_activity(activity, format!("{key}#{n}"))
             });
             let results = ctx.join(each.collect()).await;
-            results.into_iter().map(told).collect::<Vec<_>>().join(",")
+            results.into_iter().map(result_text).collect::<Vec<_>>().join(",")
         }
         ProgramAction::Child { .. }
         | ProgramAction::NamedChild { .. }
@@ -146,19 +148,22 @@ async fn take(ctx: &OrchestrationContext, Step { key, action }: &Step) -> String
             let mut results = Vec::new();
             for _ in 0..*runs {
                 let session = format!("session of {key}");
-                results.push(told(ctx.schedule_activity_on_session(names::SESSION, key, session).await));
+                results
+                    .push(result_text(ctx.schedule_activity_on_session(names::SESSION, key, session).await));
             }
             results.join(",")
         }
-        ProgramAction::Tagged => told(ctx.schedule_activity(names::TAGGED, key).with_tag(names::TAG).await),
+        ProgramAction::Tagged => {
+            result_text(ctx.schedule_activity(names::TAGGED, key).with_tag(names::TAG).await)
+        }
         ProgramAction::DropActivity => {
             drop(ctx.schedule_activity(names::FAIL, key));
             key.clone()
         }
-        ProgramAction::DeadlyActivity => told(ctx.schedule_activity(names::DEADLY, key).await),
+        ProgramAction::DeadlyActivity => result_text(ctx.schedule_activity(names::DEADLY, key).await),
         ProgramAction::DeadlyChild => {
             let child = names::instance(key, 0);
-            told(ctx.schedule_sub_orchestration_with_id(names::DEADLY, child, key).await)
+            result_text(ctx.schedule_sub_orchestration_with_id(names::DEADLY, child, key).await)
         }
         ProgramAction::SystemCalls => {
             let guid = ctx.new_guid().await.map(|guid| guid.len());
@@ -205,7 +210,7 @@ async fn lose(ctx: &OrchestrationContext, key: &str, action: &ProgramAction) -> 
     format!("{key}: {timer_won}")
 }
 
-/// Something that may come before a timer or after it; what it gives does not depend on that.
+/// Something that may end before a timer or after it; the result does not depend on that.
 async fn race(ctx: &OrchestrationContext, key: &str, against: Racer, wait: Duration) -> String {
     let timer = ctx.schedule_timer(wait);
     match against {
@@ -236,11 +241,11 @@ async fn start(ctx: &OrchestrationContext, key: &str, action: &ProgramAction) ->
         ProgramAction::Child { .. } => {
             let each = inputs.into_iter().map(|i| ctx.schedule_sub_orchestration(names::ORCHESTRATION, i));
             let results = ctx.join(each.collect()).await;
-            results.into_iter().map(told).collect()
+            results.into_iter().map(result_text).collect()
         }
         ProgramAction::NamedChild { .. } | ProgramAction::Children { .. } => {
             let results = ctx.join(inputs.into_iter().enumerate().map(named).collect()).await;
-            results.into_iter().map(told).collect::<Vec<_>>().join(",")
+            results.into_iter().map(result_text).collect::<Vec<_>>().join(",")
         }
         ProgramAction::DropChild => {
             drop(named((0, Stage::of(Program::forever()).encode())));
@@ -257,7 +262,7 @@ async fn start(ctx: &OrchestrationContext, key: &str, action: &ProgramAction) ->
     }
 }
 
-/// Reads messages numbered from 0. A message may have been sent twice, so what was read before is passed over.
+/// Reads messages numbered from 0. A message may have been sent twice, so what was read before is skipped.
 async fn read(ctx: &OrchestrationContext, key: &str, messages: u32) -> String {
     let mut expected = 0;
     while expected < messages {
@@ -286,7 +291,7 @@ fn keep(ctx: &OrchestrationContext, key: &str, action: &ProgramAction) -> String
 }
 
 /// A result as text.
-fn told(result: Result<String, String>) -> String {
+fn result_text(result: Result<String, String>) -> String {
     match result {
         Ok(text) => text,
         Err(text) => format!("error({text})"),

@@ -1,4 +1,4 @@
-//! What every instance must come to, whatever goes wrong on the way.
+//! How every instance must end, whatever faults happen.
 
 use std::collections::BTreeMap;
 
@@ -6,19 +6,19 @@ use crate::names;
 use crate::plan::POISONOUS_ATTEMPTS;
 use crate::program::{Ending, Program, ProgramAction, Step};
 
-/// What must be true of an instance at its end.
+/// How an instance must end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Expectation {
-    /// The output, or the failure in words.
+    /// The output, or the text of the failure.
     pub(crate) outcome: Result<String, String>,
     pub(crate) custom_status: Option<String>,
     pub(crate) kv: BTreeMap<String, String>,
 }
 
-/// Every instance whose name is known beforehand, and what must become of it.
+/// How every instance must end whose name is known beforehand.
 pub(crate) type Expectations = BTreeMap<String, Expectation>;
 
-/// Adds what this program, started under this name, must come to; and whatever it starts.
+/// Adds how this program must end, started under this name; and everything that it starts.
 pub(crate) fn expect(expectations: &mut Expectations, instance: &str, program: &Program) {
     let expectation = follow(expectations, instance, program);
     expectations.insert(instance.to_owned(), expectation);
@@ -100,13 +100,13 @@ fn result_of(expectations: &mut Expectations, key: &str, action: &ProgramAction)
             });
             each.collect::<Vec<_>>().join(",")
         }
-        ProgramAction::Child { program } => told(follow(expectations, key, program).outcome),
+        ProgramAction::Child { program } => result_text(follow(expectations, key, program).outcome),
         ProgramAction::NamedChild { .. } | ProgramAction::Children { .. } => {
             let each = action.programs().into_iter().enumerate().map(|(n, program)| {
                 let child = names::instance(key, n);
                 expect(expectations, &child, program);
                 let outcome = expectations.get(&child).map(|expectation| expectation.outcome.clone());
-                told(outcome.unwrap_or_else(|| Err("no expectation".to_owned())))
+                result_text(outcome.unwrap_or_else(|| Err("no expectation".to_owned())))
             });
             each.collect::<Vec<_>>().join(",")
         }
@@ -139,7 +139,7 @@ fn result_of(expectations: &mut Expectations, key: &str, action: &ProgramAction)
 
 const DROPPED: &str = "parent dropped sub-orchestration future";
 
-/// What a flaky activity returns at last.
+/// What a flaky activity returns when it succeeds.
 pub(crate) fn flaky_success(key: &str, failures: u32) -> String {
     format!("{key} after {failures} failures")
 }
@@ -155,7 +155,7 @@ fn cancelled_child(expectations: &mut Expectations, child: &str, reason: &str) {
     expectations.insert(child.to_owned(), expectation);
 }
 
-/// What becomes of what kills every node that runs it: the attempt after the last is not made.
+/// How an activity or turn ends that kills every node that runs it: the attempt after the last one is not made.
 fn poisoned(what: &str) -> String {
     let attempts = POISONOUS_ATTEMPTS + 1;
     format!("poison: {what} exceeded {attempts} attempts (max {POISONOUS_ATTEMPTS})")
@@ -169,7 +169,7 @@ fn error(text: &str) -> String {
     format!("error({text})")
 }
 
-fn told(outcome: Result<String, String>) -> String {
+fn result_text(outcome: Result<String, String>) -> String {
     match outcome {
         Ok(text) => text,
         Err(text) => error(&text),

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A simulated orchestration: steps one after the other, then an end.
+/// A simulated orchestration: steps one after the other, then an ending.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Program {
     /// What it does.
@@ -13,7 +13,7 @@ pub struct Program {
     pub ending: Ending,
 }
 
-/// One step. Its key is unique in the whole world: everything the step touches is named after it.
+/// One step. Its key is unique in the whole world: everything that the step uses is named after it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step {
     /// The key.
@@ -22,7 +22,7 @@ pub struct Step {
     pub action: ProgramAction,
 }
 
-/// What a step does. Each is chosen so that its result is known whatever goes wrong around it.
+/// What a step does. The result of each is known, whatever faults happen.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ProgramAction {
     /// An activity that returns its input.
@@ -153,7 +153,7 @@ pub enum Racer {
 /// How a program ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Ending {
-    /// It returns what its steps gave.
+    /// It returns the results of its steps.
     Complete,
     /// It fails.
     Fail,

@@ -13,10 +13,10 @@ use tokio::time::Instant;
 
 use crate::random::SeededRandom;
 
-/// What the true time of the simulated world begins with, in milliseconds since the epoch.
+/// The true time at the start of a simulated world, in milliseconds since the epoch.
 const BEGINNING_MS: u64 = 1_800_000_000_000;
 
-/// A clock that follows tokio's paused time, as far off as it was set, with randomness from a seed.
+/// A clock that follows tokio's paused time with an offset, and draws random numbers from a seed.
 #[derive(Debug)]
 pub struct SimClock {
     origin: Instant,

@@ -1,4 +1,4 @@
-//! The management side: listing instances, and what is known of them.
+//! The management side: lists of instances, and information about them.
 
 use std::cmp::Reverse;
 

@@ -1,4 +1,4 @@
-//! Removing instances with everything of theirs.
+//! Removing instances with all their rows.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use crate::error::ProviderError;
 use crate::management::{DeleteInstanceResult, InstanceFilter};
 
 const OPERATION: &str = "delete_instances_atomic";
-/// How many instances a bulk operation takes if it does not say.
+/// The limit of a bulk operation that sets none.
 pub(super) const DEFAULT_BULK_LIMIT: usize = 1000;
 
 impl Tables {
@@ -55,7 +55,7 @@ impl Tables {
     }
 
     /// Removes the ended roots that match, the longest ended first, each with its descendants. A tree of which any
-    /// part is under way is passed over.
+    /// instance is running is skipped.
     pub fn delete_instance_bulk(
         &mut self,
         filter: &InstanceFilter,
@@ -74,7 +74,7 @@ impl Tables {
         self.delete_instances_atomic(&ids, false)
     }
 
-    /// Whether the instance fulfils everything the filter sets.
+    /// Whether the instance matches all conditions that the filter sets.
     pub(super) fn matches(&self, instance: &str, filter: &InstanceFilter) -> bool {
         let is_listed =
             filter.instance_ids.as_ref().is_none_or(|ids| ids.iter().any(|listed| listed == instance));

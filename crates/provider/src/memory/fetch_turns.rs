@@ -165,7 +165,7 @@ impl Tables {
         self.instance_locks.get(instance).is_some_and(|lock| lock.is_held(now))
     }
 
-    /// Whether the current execution's pin, if it has one, lies in the filter.
+    /// Whether the filter accepts the current execution's pinned version, if it has one.
     fn is_compatible(&self, instance: &str, filter: Option<&DispatcherCapabilityFilter>) -> bool {
         let Some(filter) = filter else { return true };
         let current =

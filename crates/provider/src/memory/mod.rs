@@ -1,4 +1,4 @@
-//! The provider that keeps everything in memory: the storage contract as a program one can read.
+//! The provider that keeps everything in memory: the executable specification of the storage contract.
 //!
 //! All state is one `tables::Tables` of plain ordered tables behind a mutex. Each verb of the store is a method of it in
 //! a file of its own; only waiting for work is asynchronous, and it is around the tables.

@@ -24,7 +24,7 @@ impl Tables {
         })
     }
 
-    /// The status from the event that ended the latest execution, or from the fact that it began.
+    /// The status of the latest execution, from the event that ended it, or from its start.
     pub fn read_status(&self, instance: &str) -> Result<OrchestrationStatus, ProviderError> {
         let Some((execution_id, execution)) = self.latest_execution(instance) else {
             return Ok(OrchestrationStatus::NotFound);
@@ -83,7 +83,7 @@ fn stored_bytes(event: &Stored<Event>) -> u64 {
     }
 }
 
-/// How many queue messages a start event brought along.
+/// How many queue messages a start event carries.
 fn carried_count(event: &Stored<Event>) -> u64 {
     match event {
         Stored::Good(Event {

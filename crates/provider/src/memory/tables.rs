@@ -25,7 +25,7 @@ pub struct Tables {
     pub(crate) worker_queue: BTreeMap<u64, Activity>,
     pub(crate) sessions: BTreeMap<String, Session>,
     pub(crate) kv: BTreeMap<String, KvStore>,
-    /// What the last change of any execution left: a copy in memory is compared with it.
+    /// The stamp of the last change of an instance: a copy in memory is compared with it.
     pub(crate) stamps: BTreeMap<String, Stamp>,
     /// Kept apart from the instances: a turn may set a status before any turn names the orchestration.
     pub(crate) custom_statuses: BTreeMap<String, CustomStatus>,
@@ -58,7 +58,7 @@ impl fmt::Debug for Changes {
     }
 }
 
-/// A record as it was written, or what is left of it.
+/// A record, readable or damaged.
 #[derive(Debug, Clone)]
 pub(crate) enum Stored<T> {
     Good(T),
@@ -89,8 +89,8 @@ pub(crate) struct TableExecution {
     pub(crate) outcome_event_id: Option<u64>,
 }
 
-/// Both clocks at the moment of a verb. Visibility goes by the wall, as fire times do; how long a lock or a lease lasts
-/// goes by the monotonic clock, so that setting the wall neither takes locks away nor makes them last.
+/// Both clocks at the moment of a verb. Visibility goes by the wall clock, as fire times do; locks and leases go by the
+/// monotonic clock, so that setting the wall clock neither ends nor extends them.
 #[derive(Debug, Clone, Copy)]
 pub struct Moment {
     /// The wall clock, in milliseconds since the epoch.
@@ -99,7 +99,7 @@ pub struct Moment {
     pub monotonic: Duration,
 }
 
-/// The time from which on a row is visible that is visible already.
+/// The visibility time of a row that is visible already.
 pub(crate) const VISIBLE: u64 = 0;
 
 /// The right to commit, until a moment of the monotonic clock.
@@ -118,14 +118,14 @@ pub(crate) struct Message {
     pub(crate) item: Stored<WorkItem>,
     pub(crate) visible_at_ms: u64,
     pub(crate) attempt_count: u32,
-    /// The token of the fetch that last took this row along.
+    /// The token of the fetch that last took this row.
     pub(crate) tagged_by: Option<String>,
 }
 
 /// A row of the worker queue.
 #[derive(Debug, Clone)]
 pub(crate) struct Activity {
-    /// Whose it is; `None` if that can no longer be read.
+    /// The instance and schedule event it belongs to; `None` if that can no longer be read.
     pub(crate) identity: Option<ScheduledActivityIdentifier>,
     pub(crate) session_id: Option<String>,
     pub(crate) tag: Option<String>,
@@ -135,7 +135,7 @@ pub(crate) struct Activity {
     pub(crate) lock: Option<Lock>,
 }
 
-/// Who may take the activities of a session.
+/// The owner of a session: only it may take the activities.
 #[derive(Debug, Clone)]
 pub(crate) struct Session {
     pub(crate) owner_id: String,
@@ -154,7 +154,7 @@ impl Tables {
         self.executions.get(instance)?.get(&execution_id)
     }
 
-    /// A message as a row of the orchestrator queue, behind all others.
+    /// Puts a message behind all others in the orchestrator queue.
     pub(crate) fn push_message(&mut self, item: WorkItem, visible_at_ms: u64) {
         let row_id = self.next_row_id();
         self.orchestrator_queue.insert(
@@ -172,7 +172,7 @@ impl Tables {
         self.changes.orchestrator_queue = true;
     }
 
-    /// An activity as a row of the worker queue, behind all others. Anything else is passed over: callers check first.
+    /// Puts an activity behind all others in the worker queue. Anything else is ignored: callers check first.
     pub(crate) fn push_activity(&mut self, item: WorkItem) {
         let WorkItem::ActivityExecute { instance, execution_id, id, session_id, tag, .. } = &item else {
             return;
@@ -277,13 +277,13 @@ impl Session {
 }
 
 impl Moment {
-    /// The wall time, rounded up to a millisecond, from which on a row is visible that waits so long.
+    /// The wall time, rounded up to a millisecond, at which a row with this delay becomes visible.
     pub(crate) fn visible_after(self, delay: Option<Duration>) -> u64 {
         let delay_ms = delay.unwrap_or_default().as_nanos().div_ceil(1_000_000);
         self.visible_from(self.wall_ms.saturating_add(u64::try_from(delay_ms).unwrap_or(u64::MAX)))
     }
 
-    /// The wall time from which on a row is visible that is due then.
+    /// The wall time at which a row that is due then becomes visible.
     pub(crate) fn visible_from(self, due_ms: u64) -> u64 {
         if due_ms <= self.wall_ms { VISIBLE } else { due_ms }
     }

@@ -41,7 +41,7 @@ impl CallKind {
     }
 }
 
-/// Decides which calls of a process fail, and is told what happened.
+/// Decides which calls of a process fail, and records what happened.
 pub trait CallFaults: Send + Sync {
     /// The fault of the next call, and how long the call takes before it reaches the store.
     fn draw(&self, call: CallKind) -> (Option<Fault>, Option<Duration>);
