@@ -8,10 +8,10 @@ use everturn::runtime::registry::ActivityRegistry;
 use everturn::{ActivityContext, OrchestrationContext, OrchestrationRegistry};
 
 use crate::Result;
-use crate::bare::Bare;
+use crate::bare_disk::BareDisk;
+use crate::bench_runtime::BenchRuntime;
 use crate::figures::{Figures, median};
 use crate::report::{Verdict, ms};
-use crate::stage::Stage;
 
 const STEPS: u32 = 200;
 const BARE_COMMITS_A_STEP: f64 = 6.0;
@@ -21,7 +21,7 @@ pub(crate) async fn measure(folder: PathBuf) -> Result<Figures> {
     Ok(Figures::of([("step_s", median(steps)?)]))
 }
 
-pub(crate) fn judge(figures: &Figures, bare: &Bare) -> Result<Verdict> {
+pub(crate) fn judge(figures: &Figures, bare: &BareDisk) -> Result<Verdict> {
     let step_s = figures.get("step_s")?;
     let bar_s = BARE_COMMITS_A_STEP * bare.commit_s;
     Ok(Verdict {
@@ -31,7 +31,7 @@ pub(crate) fn judge(figures: &Figures, bare: &Bare) -> Result<Verdict> {
     })
 }
 
-/// Runs one instance of so many sequential activities, and tells the time from each activity to the next.
+/// Runs one instance with this many sequential activities; returns the time from each activity to the next.
 pub(crate) async fn step_seconds(folder: &Path, steps: u32) -> Result<Vec<f64>> {
     let times = Arc::new(Mutex::new(Vec::with_capacity(steps as usize)));
     let noted = Arc::clone(&times);
@@ -47,11 +47,11 @@ pub(crate) async fn step_seconds(folder: &Path, steps: u32) -> Result<Vec<f64>> 
     };
     let activities = ActivityRegistry::builder().register("step", step).build_result()?;
     let orchestrations = OrchestrationRegistry::builder().register_typed("chain", chain).build_result()?;
-    let stage = Stage::set(folder, activities, orchestrations).await?;
+    let bench = BenchRuntime::start(folder, activities, orchestrations).await?;
 
-    stage.client.start_orchestration_typed("chain-1", "chain", steps).await?;
-    let done: u32 = stage.client.wait_for_orchestration_typed("chain-1", Duration::from_secs(600)).await??;
-    stage.clear().await;
+    bench.client.start_orchestration_typed("chain-1", "chain", steps).await?;
+    let done: u32 = bench.client.wait_for_orchestration_typed("chain-1", Duration::from_secs(600)).await??;
+    bench.stop().await;
 
     let times = times.lock().unwrap_or_else(PoisonError::into_inner);
     if done != steps || times.len() != steps as usize {

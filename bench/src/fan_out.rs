@@ -7,10 +7,10 @@ use everturn::runtime::registry::ActivityRegistry;
 use everturn::{ActivityContext, OrchestrationContext, OrchestrationRegistry};
 
 use crate::Result;
-use crate::bare::Bare;
+use crate::bare_disk::BareDisk;
+use crate::bench_runtime::BenchRuntime;
 use crate::figures::Figures;
 use crate::report::{Verdict, ms};
-use crate::stage::Stage;
 
 const ACTIVITIES: u32 = 1_000;
 const BAR_S: f64 = 0.5;
@@ -27,20 +27,20 @@ pub(crate) async fn measure(folder: PathBuf) -> Result<Figures> {
     let activities = ActivityRegistry::builder().register("branch", branch).build_result()?;
     let orchestrations =
         OrchestrationRegistry::builder().register_typed("fan_out", fan_out).build_result()?;
-    let stage = Stage::set(&folder, activities, orchestrations).await?;
+    let bench = BenchRuntime::start(&folder, activities, orchestrations).await?;
 
     let began = Instant::now();
-    stage.client.start_orchestration_typed("fan-1", "fan_out", ACTIVITIES).await?;
-    let results: u32 = stage.client.wait_for_orchestration_typed("fan-1", Duration::from_secs(60)).await??;
+    bench.client.start_orchestration_typed("fan-1", "fan_out", ACTIVITIES).await?;
+    let results: u32 = bench.client.wait_for_orchestration_typed("fan-1", Duration::from_secs(60)).await??;
     let seconds = began.elapsed().as_secs_f64();
-    stage.clear().await;
+    bench.stop().await;
     if results != ACTIVITIES {
         return Err(format!("{results} results of {ACTIVITIES} activities").into());
     }
     Ok(Figures::of([("seconds", seconds)]))
 }
 
-pub(crate) fn judge(figures: &Figures, _: &Bare) -> Result<Verdict> {
+pub(crate) fn judge(figures: &Figures, _: &BareDisk) -> Result<Verdict> {
     let seconds = figures.get("seconds")?;
     Ok(Verdict {
         figure: format!("{} from start to result", ms(seconds)),

@@ -1,4 +1,4 @@
-//! What a measurement says, on its way from the measuring process to the judging one.
+//! The result of a measurement, passed from the measuring process to the comparing one.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -34,7 +34,7 @@ impl fmt::Display for Figures {
     }
 }
 
-/// The middle one.
+/// The median.
 pub(crate) fn median(mut values: Vec<f64>) -> Result<f64> {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().ok_or_else(|| "nothing was measured".into())
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_survive_their_way_as_text() {
+    fn figures_are_read_as_they_were_written() {
         let sent = Figures::of([("step_s", 0.000_25), ("warm", 10_000.0)]);
         let received = Figures::parse(&sent.to_string()).unwrap();
         assert_eq!(received.get("step_s").unwrap(), 0.000_25);
@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn median_is_the_middle_one() {
+    fn median_is_the_middle_value() {
         assert_eq!(median(vec![9.0, 1.0, 5.0]).unwrap(), 5.0);
         assert!(median(Vec::new()).is_err());
     }

@@ -1,8 +1,8 @@
-//! What kind of file system a folder is on: figures of a RAM disk say nothing about durable commits.
+//! The file system of a folder: figures from a RAM disk say nothing about durable commits.
 
 use std::path::Path;
 
-/// The type of the file system, as the kernel names it; `None` where there is no kernel to ask.
+/// The kernel's name for the type of the file system; `None` if it cannot be read.
 pub(crate) fn kind_of(folder: &Path) -> Option<String> {
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
     let folder = folder.canonicalize().ok()?;
@@ -20,7 +20,7 @@ fn mount(line: &str) -> Option<(&str, &str)> {
     Some((before.split(' ').nth(4)?, after.split(' ').next()?))
 }
 
-/// Whether what is written there is gone when the power is.
+/// Whether the file system is in memory.
 pub(crate) fn is_volatile(kind: &str) -> bool {
     matches!(kind, "tmpfs" | "ramfs")
 }

@@ -1,8 +1,7 @@
-//! Idle latency: how long the smallest orchestration takes when nothing else is going on.
+//! Idle latency: how long the smallest orchestration takes on an idle runtime.
 //!
-//! Held against the bar are rounds that follow one another like the bare commits they are compared with. Beside them
-//! stands, without a bar, what a round takes after a rest in which processor and disk fall asleep, in bare commits after
-//! the same rest.
+//! The bar applies to rounds without pauses, like the bare commits they are compared with. The report also shows, without
+//! a bar, rounds after a pause in which processor and disk become idle, compared with bare commits after the same pause.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -11,10 +10,10 @@ use everturn::runtime::registry::ActivityRegistry;
 use everturn::{ActivityContext, OrchestrationContext, OrchestrationRegistry};
 
 use crate::Result;
-use crate::bare::{self, Bare};
+use crate::bare_disk::{self, BareDisk};
+use crate::bench_runtime::BenchRuntime;
 use crate::figures::{Figures, median};
 use crate::report::{Verdict, ms};
-use crate::stage::Stage;
 
 const ROUNDS: usize = 400;
 const RESTED_ROUNDS: usize = 100;
@@ -29,12 +28,12 @@ pub(crate) async fn measure(folder: PathBuf) -> Result<Figures> {
     let hello = |_: ActivityContext, name: String| async move { Ok(name) };
     let activities = ActivityRegistry::builder().register("hello", hello).build_result()?;
     let orchestrations = OrchestrationRegistry::builder().register("greet", greet).build_result()?;
-    let stage = Stage::set(&folder, activities, orchestrations).await?;
+    let bench = BenchRuntime::start(&folder, activities, orchestrations).await?;
 
-    let latency_s = rounds(&stage, "greeting", ROUNDS, Duration::ZERO).await?;
-    let rested_latency_s = rounds(&stage, "rested-greeting", RESTED_ROUNDS, REST).await?;
-    stage.clear().await;
-    let rested_commit_s = bare::rested_commit_s(&folder, RESTED_ROUNDS, REST)?;
+    let latency_s = rounds(&bench, "greeting", ROUNDS, Duration::ZERO).await?;
+    let rested_latency_s = rounds(&bench, "rested-greeting", RESTED_ROUNDS, REST).await?;
+    bench.stop().await;
+    let rested_commit_s = bare_disk::rested_commit_s(&folder, RESTED_ROUNDS, REST)?;
     Ok(Figures::of([
         ("latency_s", latency_s),
         ("rested_latency_s", rested_latency_s),
@@ -42,8 +41,8 @@ pub(crate) async fn measure(folder: PathBuf) -> Result<Figures> {
     ]))
 }
 
-/// The median of so many rounds, each after a rest.
-async fn rounds(stage: &Stage, name: &str, rounds: usize, rest: Duration) -> Result<f64> {
+/// The median duration of this many rounds, each after a pause.
+async fn rounds(bench: &BenchRuntime, name: &str, rounds: usize, rest: Duration) -> Result<f64> {
     let mut seconds = Vec::with_capacity(rounds);
     for round in 0..rounds {
         if !rest.is_zero() {
@@ -51,14 +50,14 @@ async fn rounds(stage: &Stage, name: &str, rounds: usize, rest: Duration) -> Res
         }
         let id = format!("{name}-{round}");
         let began = Instant::now();
-        stage.client.start_orchestration(&id, "greet", "world").await?;
-        stage.client.wait_for_orchestration_typed::<String>(&id, Duration::from_secs(30)).await??;
+        bench.client.start_orchestration(&id, "greet", "world").await?;
+        bench.client.wait_for_orchestration_typed::<String>(&id, Duration::from_secs(30)).await??;
         seconds.push(began.elapsed().as_secs_f64());
     }
     median(seconds)
 }
 
-pub(crate) fn judge(figures: &Figures, bare: &Bare) -> Result<Verdict> {
+pub(crate) fn judge(figures: &Figures, bare: &BareDisk) -> Result<Verdict> {
     let latency_s = figures.get("latency_s")?;
     let rested_s = figures.get("rested_latency_s")?;
     let rested = format!("{} = {:.1} x", ms(rested_s), rested_s / figures.get("rested_commit_s")?);

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::Result;
-use crate::bare::Bare;
+use crate::bare_disk::BareDisk;
 use crate::chain::step_seconds;
 use crate::figures::{Figures, median};
 use crate::report::{Verdict, ms};
@@ -19,7 +19,7 @@ pub(crate) async fn measure(folder: PathBuf) -> Result<Figures> {
     Ok(Figures::of([("first_s", median(first)?), ("last_s", median(last)?)]))
 }
 
-pub(crate) fn judge(figures: &Figures, _: &Bare) -> Result<Verdict> {
+pub(crate) fn judge(figures: &Figures, _: &BareDisk) -> Result<Verdict> {
     let (first_s, last_s) = (figures.get("first_s")?, figures.get("last_s")?);
     Ok(Verdict {
         figure: format!("{} a step at first, {} at last: {:.2} x", ms(first_s), ms(last_s), last_s / first_s),

@@ -1,9 +1,10 @@
 //! What a durable step costs, measured against the bare disk in the same run.
 //!
 //! `cargo run --release -p everturn-bench` prints every workload with its figure, its bar and PASS or FAIL, and exits
-//! with an error if one fails. Each workload runs in a process of its own, so that none disturbs the next.
+//! with an error if one fails. Each workload runs in its own process, so that it does not affect the next.
 
-mod bare;
+mod bare_disk;
+mod bench_runtime;
 mod chain;
 mod fan_out;
 mod figures;
@@ -12,7 +13,6 @@ mod idle_latency;
 mod long_history;
 mod memory;
 mod report;
-mod stage;
 mod throughput;
 mod timers;
 mod workload;
@@ -20,7 +20,7 @@ mod workload;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use bare::Bare;
+use bare_disk::BareDisk;
 use workload::{WORKLOADS, Workload};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
@@ -36,27 +36,27 @@ usage: everturn-bench [--only NAME]... [--help]
 workloads:";
 
 /// What the program was asked to do.
-enum Task {
+enum BenchTask {
     Help,
-    /// Measure all these, each in a process of its own.
+    /// Measure these workloads, each in its own process.
     Compare(Vec<&'static Workload>),
-    /// Be that process: measure one workload in this folder and print the figures.
+    /// As such a process, measure one workload in this folder and print the figures.
     Measure(&'static Workload, PathBuf),
 }
 
 fn main() -> ExitCode {
     match task(std::env::args().skip(1)) {
-        Ok(Task::Help) => {
+        Ok(BenchTask::Help) => {
             println!("{HELP}");
             for workload in WORKLOADS {
                 println!("  {:<14} {}", workload.name, workload.about);
             }
             ExitCode::SUCCESS
         }
-        Ok(Task::Compare(workloads)) => finish(compare(&workloads)),
-        Ok(Task::Measure(workload, folder)) => finish(measure(workload, &folder).map(|()| true)),
-        Err(mistake) => {
-            eprintln!("everturn-bench: {mistake}\n(see --help)");
+        Ok(BenchTask::Compare(workloads)) => finish(compare(&workloads)),
+        Ok(BenchTask::Measure(workload, folder)) => finish(measure(workload, &folder).map(|()| true)),
+        Err(usage_error) => {
+            eprintln!("everturn-bench: {usage_error}\n(see --help)");
             ExitCode::from(2)
         }
     }
@@ -73,33 +73,33 @@ fn finish(outcome: Result<bool>) -> ExitCode {
     }
 }
 
-fn task(mut arguments: impl Iterator<Item = String>) -> std::result::Result<Task, String> {
+fn task(mut arguments: impl Iterator<Item = String>) -> std::result::Result<BenchTask, String> {
     let mut only = Vec::new();
     while let Some(argument) = arguments.next() {
         let mut value = || arguments.next().ok_or_else(|| format!("{argument} needs a value"));
         match argument.as_str() {
-            "--help" | "-h" => return Ok(Task::Help),
+            "--help" | "-h" => return Ok(BenchTask::Help),
             "--only" => only.push(workload::find(&value()?)?),
             workload::MEASURE_FLAG => {
-                return Ok(Task::Measure(workload::find(&value()?)?, PathBuf::from(value()?)));
+                return Ok(BenchTask::Measure(workload::find(&value()?)?, PathBuf::from(value()?)));
             }
             other => return Err(format!("unknown argument '{other}'")),
         }
     }
-    Ok(Task::Compare(if only.is_empty() { WORKLOADS.iter().collect() } else { only }))
+    Ok(BenchTask::Compare(if only.is_empty() { WORKLOADS.iter().collect() } else { only }))
 }
 
-/// Measures and judges each workload between two looks at the bare disk; false if a bar was missed.
+/// Measures each workload between two measurements of the bare disk; false if a bar was missed.
 fn compare(workloads: &[&Workload]) -> Result<bool> {
-    let folder = stage::fresh_folder()?;
+    let folder = bench_runtime::fresh_folder()?;
     report::print_head(folder.path());
     let mut all_pass = true;
     for workload in workloads {
-        let before = Bare::measure(folder.path())?;
+        let before = BareDisk::measure(folder.path())?;
         let figures = workload.measure_in_a_child(folder.path());
-        let after = Bare::measure(folder.path())?;
-        let bare = Bare::mean(&before, &after);
-        // A workload that could not be measured fails its row, and the others still have theirs.
+        let after = BareDisk::measure(folder.path())?;
+        let bare = BareDisk::mean(&before, &after);
+        // A workload that could not be measured fails; the others are still measured.
         let verdict = match figures.and_then(|figures| (workload.judge)(&figures, &bare)) {
             Ok(verdict) => verdict,
             Err(error) => report::Verdict::broken(&error.to_string()),

@@ -8,16 +8,16 @@ use everturn::{OrchestrationContext, OrchestrationRegistry};
 use tokio::task::JoinSet;
 
 use crate::Result;
-use crate::bare::Bare;
+use crate::bare_disk::BareDisk;
+use crate::bench_runtime::BenchRuntime;
 use crate::figures::Figures;
 use crate::report::Verdict;
-use crate::stage::Stage;
 
 const INSTANCES: u64 = 10_000;
-/// So many starts at the same time: enough for group commit, without ten thousand tasks of our own in the figure.
+/// How many tasks start instances: enough for group commit, and few enough not to count in the figure.
 const STARTERS: u64 = 100;
-const PATIENCE: Duration = Duration::from_secs(120);
-const SETTLING: Duration = Duration::from_secs(2);
+const ALL_WAITING_MAX: Duration = Duration::from_secs(120);
+const ALL_WARM_MAX: Duration = Duration::from_secs(2);
 const RESIDENT_MAX_MB: f64 = 300.0;
 
 async fn waiter(ctx: OrchestrationContext, _: String) -> std::result::Result<String, String> {
@@ -27,11 +27,11 @@ async fn waiter(ctx: OrchestrationContext, _: String) -> std::result::Result<Str
 pub(crate) async fn measure(folder: PathBuf) -> Result<Figures> {
     let activities = ActivityRegistry::builder().build_result()?;
     let orchestrations = OrchestrationRegistry::builder().register("waiter", waiter).build_result()?;
-    let stage = Stage::set(&folder, activities, orchestrations).await?;
+    let bench = BenchRuntime::start(&folder, activities, orchestrations).await?;
 
     let mut starters = JoinSet::new();
     for starter in 0..STARTERS {
-        let client = stage.client.clone();
+        let client = bench.client.clone();
         starters.spawn(async move {
             for number in (starter..INSTANCES).step_by(STARTERS as usize) {
                 client.start_orchestration(format!("waiter-{number}"), "waiter", "").await?;
@@ -43,25 +43,25 @@ pub(crate) async fn measure(folder: PathBuf) -> Result<Figures> {
         starter??;
     }
 
-    let deadline = Instant::now() + PATIENCE;
-    while stage.client.get_system_metrics().await?.running_instances < INSTANCES {
+    let deadline = Instant::now() + ALL_WAITING_MAX;
+    while bench.client.get_system_metrics().await?.running_instances < INSTANCES {
         if Instant::now() > deadline {
-            return Err("the instances did not all come to wait".into());
+            return Err("not all instances were waiting in time".into());
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    // An instance is warm a moment after its commit.
-    let deadline = Instant::now() + SETTLING;
-    while (stage.runtime.warm_instances() as u64) < INSTANCES && Instant::now() < deadline {
+    // An instance becomes warm shortly after its commit.
+    let deadline = Instant::now() + ALL_WARM_MAX;
+    while (bench.runtime.warm_instances() as u64) < INSTANCES && Instant::now() < deadline {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    let warm = stage.runtime.warm_instances() as f64;
+    let warm = bench.runtime.warm_instances() as f64;
     let resident_mb = resident_mb()?;
-    stage.clear().await;
+    bench.stop().await;
     Ok(Figures::of([("warm", warm), ("resident_mb", resident_mb)]))
 }
 
-pub(crate) fn judge(figures: &Figures, _: &Bare) -> Result<Verdict> {
+pub(crate) fn judge(figures: &Figures, _: &BareDisk) -> Result<Verdict> {
     let (warm, resident_mb) = (figures.get("warm")?, figures.get("resident_mb")?);
     Ok(Verdict {
         figure: format!("{resident_mb:.0} MB resident, {warm:.0} of {INSTANCES} warm"),
@@ -70,7 +70,7 @@ pub(crate) fn judge(figures: &Figures, _: &Bare) -> Result<Verdict> {
     })
 }
 
-/// What this process holds in memory, as the kernel counts it.
+/// The resident memory of this process.
 fn resident_mb() -> Result<f64> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line =

@@ -1,11 +1,11 @@
-//! The table.
+//! The printed table.
 
 use std::path::Path;
 
-use crate::bare::Bare;
+use crate::bare_disk::BareDisk;
 use crate::filesystem;
 
-/// A figure held against its bar.
+/// A figure compared with its bar.
 pub(crate) struct Verdict {
     pub(crate) figure: String,
     pub(crate) bar: String,
@@ -13,7 +13,7 @@ pub(crate) struct Verdict {
 }
 
 impl Verdict {
-    /// The row of a workload that could not be measured or judged.
+    /// The row of a workload that could not be measured.
     pub(crate) fn broken(reason: &str) -> Self {
         Self { figure: format!("not measured: {reason}"), bar: String::new(), pass: false }
     }
@@ -34,13 +34,13 @@ pub(crate) fn print_head(folder: &Path) {
     );
 }
 
-pub(crate) fn print_row(name: &str, verdict: &Verdict, bare: &Bare) {
+pub(crate) fn print_row(name: &str, verdict: &Verdict, bare: &BareDisk) {
     let bare = format!("{} a commit, {:.0} rows/s", ms(bare.commit_s), bare.rows_per_s);
     let word = if verdict.pass { "PASS" } else { "FAIL" };
     println!("{name:<13} {:<56} {:<42} {bare:<34} {word}", verdict.figure, verdict.bar);
 }
 
-/// Seconds as milliseconds, for people.
+/// Seconds, formatted as milliseconds.
 pub(crate) fn ms(seconds: f64) -> String {
     format!("{:.3} ms", seconds * 1_000.0)
 }

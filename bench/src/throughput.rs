@@ -8,10 +8,10 @@ use everturn::{ActivityContext, OrchestrationContext, OrchestrationRegistry};
 use tokio::task::JoinSet;
 
 use crate::Result;
-use crate::bare::Bare;
+use crate::bare_disk::BareDisk;
+use crate::bench_runtime::BenchRuntime;
 use crate::figures::Figures;
 use crate::report::Verdict;
-use crate::stage::Stage;
 
 const INSTANCES: u32 = 1_000;
 const ACTIVITIES_EACH: u32 = 5;
@@ -29,13 +29,13 @@ pub(crate) async fn measure(folder: PathBuf) -> Result<Figures> {
     let activities = ActivityRegistry::builder().register("step", step).build_result()?;
     let orchestrations =
         OrchestrationRegistry::builder().register("five_steps", five_steps).build_result()?;
-    let stage = Stage::set(&folder, activities, orchestrations).await?;
+    let bench = BenchRuntime::start(&folder, activities, orchestrations).await?;
 
-    // From the first start to the last result, as a client sees it.
+    // From the first start to the last result, measured by the client.
     let began = Instant::now();
     let mut runs = JoinSet::new();
     for number in 0..INSTANCES {
-        let client = stage.client.clone();
+        let client = bench.client.clone();
         runs.spawn(async move {
             let id = format!("run-{number}");
             client.start_orchestration(&id, "five_steps", "").await?;
@@ -46,11 +46,11 @@ pub(crate) async fn measure(folder: PathBuf) -> Result<Figures> {
         run???;
     }
     let seconds = began.elapsed().as_secs_f64();
-    stage.clear().await;
+    bench.stop().await;
     Ok(Figures::of([("activities_per_s", f64::from(INSTANCES * ACTIVITIES_EACH) / seconds)]))
 }
 
-pub(crate) fn judge(figures: &Figures, bare: &Bare) -> Result<Verdict> {
+pub(crate) fn judge(figures: &Figures, bare: &BareDisk) -> Result<Verdict> {
     let activities_per_s = figures.get("activities_per_s")?;
     let bar = SHARE_OF_BARE_ROWS * bare.rows_per_s;
     let percent = 100.0 * activities_per_s / bare.rows_per_s;

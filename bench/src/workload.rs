@@ -1,27 +1,27 @@
-//! The rows of the table.
+//! The workloads: the rows of the table.
 
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::process::{Command, Stdio};
 
-use crate::bare::Bare;
+use crate::bare_disk::BareDisk;
 use crate::figures::Figures;
 use crate::report::Verdict;
 use crate::{Result, chain, fan_out, idle_latency, long_history, memory, throughput, timers};
 
-/// Asks a process of this program to be the one that measures. Not for users.
+/// The argument with which this program starts itself to measure one workload.
 pub(crate) const MEASURE_FLAG: &str = "--measure";
 
-type Measuring = Pin<Box<dyn Future<Output = Result<Figures>>>>;
+type Measurement = Pin<Box<dyn Future<Output = Result<Figures>>>>;
 
-/// One row: how it is measured, and how the figures are judged.
+/// One workload: how it is measured, and how its figures are compared with its bar.
 pub(crate) struct Workload {
     pub(crate) name: &'static str,
     pub(crate) about: &'static str,
     /// Runs the workload on a new database in this folder.
-    pub(crate) measure: fn(PathBuf) -> Measuring,
-    pub(crate) judge: fn(&Figures, &Bare) -> Result<Verdict>,
+    pub(crate) measure: fn(PathBuf) -> Measurement,
+    pub(crate) judge: fn(&Figures, &BareDisk) -> Result<Verdict>,
 }
 
 pub(crate) const WORKLOADS: &[Workload] = &[
@@ -78,7 +78,7 @@ pub(crate) fn find(name: &str) -> std::result::Result<&'static Workload, String>
 }
 
 impl Workload {
-    /// Measures in a process of its own, and takes the figures from its output.
+    /// Measures in its own process, and reads the figures from its output.
     pub(crate) fn measure_in_a_child(&self, folder: &Path) -> Result<Figures> {
         let child = Command::new(std::env::current_exe()?)
             .arg(MEASURE_FLAG)

@@ -20,7 +20,8 @@ Runs the proofs of GUARANTEES.md and prints their counts. Without options each r
 
 cargo xtask walk
 Records the calls of one chained step (start, turn, activity, turn, end) and lists the functions of this repository that it
-enters, in the order of their first entry. Needs gdb with Python and a C compiler.
+enters, in the order of their first entry; those that only return to their caller are indented and are no hops. Needs gdb
+with Python and a C compiler.
 
   --optimised     records the program as users build it: functions that the compiler inlines are no calls
   --calls         lists also each call, with its caller

@@ -18,6 +18,8 @@ use crate::watchdog::Watchdog;
 const FINISHED_PERCENT_MIN: u64 = 95;
 /// How long one case may take, in real time.
 const CASE_TIME_MAX: Duration = Duration::from_secs(300);
+/// How many cases that mostly sleep run on each processor.
+const SLEEPING_CASES_EACH: u64 = 3;
 /// How often a proof prints its progress.
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 
@@ -77,6 +79,27 @@ impl Proof {
         case: impl Fn(u64) -> Result<Counts, E> + Sync,
     ) -> Counts {
         let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        self.run_on(processors(), unit, case)
+    }
+
+    /// The same for cases that mostly sleep: several of them on each processor, and beside another proof.
+    ///
+    /// # Panics
+    /// As [`run`](Self::run).
+    pub fn run_sleeping<E: Into<Failure>>(
+        &self,
+        unit: &str,
+        case: impl Fn(u64) -> Result<Counts, E> + Sync,
+    ) -> Counts {
+        self.run_on(processors() * SLEEPING_CASES_EACH, unit, case)
+    }
+
+    fn run_on<E: Into<Failure>>(
+        &self,
+        threads: u64,
+        unit: &str,
+        case: impl Fn(u64) -> Result<Counts, E> + Sync,
+    ) -> Counts {
         let run = RunningProof {
             proof: self,
             unit,
@@ -87,7 +110,6 @@ impl Proof {
         };
         // The cases are the first of all counts.
         run.totals().counts.add(unit, 0);
-        let threads = thread::available_parallelism().map_or(2, |threads| threads.get() as u64);
         thread::scope(|scope| {
             for _ in 0..threads.min(self.cases) {
                 scope.spawn(|| run.cases(&case));
@@ -231,6 +253,10 @@ impl RunningProof<'_> {
 fn text_of(panic: &(dyn Any + Send)) -> &str {
     let owned = panic.downcast_ref::<String>().map(String::as_str);
     owned.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a value that is no text")
+}
+
+fn processors() -> u64 {
+    thread::available_parallelism().map_or(2, |processors| processors.get() as u64)
 }
 
 fn number(variable: &str) -> Option<u64> {

@@ -6,12 +6,12 @@ use everturn::runtime::registry::{ActivityRegistry, OrchestrationRegistry};
 use everturn::{ActivityContext, OrchestrationContext};
 use tokio::time::sleep;
 
+use crate::fault_plan::Fault;
 use crate::interpreter;
-use crate::life::Life;
 use crate::model::{flaky_failure, flaky_success};
 use crate::names;
-use crate::scene::Scene;
-use crate::weather::Fault;
+use crate::process::Process;
+use crate::scenario::Scenario;
 
 const KINDS: [&str; 7] =
     [names::ECHO, names::FAIL, names::FLAKY, names::ENDLESS, names::SESSION, names::TAGGED, names::DEADLY];
@@ -21,13 +21,13 @@ pub(crate) fn orchestrations() -> OrchestrationRegistry {
     OrchestrationRegistry::builder().register(names::ORCHESTRATION, interpreter::run).build()
 }
 
-/// Those of a process: there is one more, which kills it.
-pub(crate) fn orchestrations_in(scene: &Arc<Scene>, life: &Arc<Life>) -> OrchestrationRegistry {
-    let (scene, life) = (Arc::clone(scene), Arc::clone(life));
+/// The orchestrations of a process: one more, which kills it.
+pub(crate) fn orchestrations_in(scenario: &Arc<Scenario>, process: &Arc<Process>) -> OrchestrationRegistry {
+    let (scenario, process) = (Arc::clone(scenario), Arc::clone(process));
     let deadly = move |ctx: OrchestrationContext, _input: String| {
-        let (scene, life) = (Arc::clone(&scene), Arc::clone(&life));
+        let (scenario, process) = (Arc::clone(&scenario), Arc::clone(&process));
         async move {
-            kill(&scene, &life, &ctx.instance_id());
+            kill(&scenario, &process, &ctx.instance_id());
             Ok(String::new())
         }
     };
@@ -37,49 +37,49 @@ pub(crate) fn orchestrations_in(scene: &Arc<Scene>, life: &Arc<Life>) -> Orchest
         .build()
 }
 
-/// The code of an instance takes its process with it.
-fn kill(scene: &Scene, life: &Life, instance: &str) {
-    if !life.is_dead() {
-        scene.fault(Fault::CrashBefore, format_args!("by the code of {instance}"));
-        life.die();
+/// The code of an instance kills its process.
+fn kill(scenario: &Scenario, process: &Process, instance: &str) {
+    if !process.is_killed() {
+        scenario.fault(Fault::CrashBefore, format_args!("by the code of {instance}"));
+        process.kill();
     }
 }
 
 /// The activities as they run in one process.
-pub(crate) fn activities(scene: &Arc<Scene>, life: &Arc<Life>, lock_ms: u64) -> ActivityRegistry {
-    let workshop = Workshop { scene: Arc::clone(scene), life: Arc::clone(life), lock_ms };
+pub(crate) fn activities(scenario: &Arc<Scenario>, process: &Arc<Process>, lock_ms: u64) -> ActivityRegistry {
+    let worker = ActivityRunner { scenario: Arc::clone(scenario), process: Arc::clone(process), lock_ms };
     let mut builder = ActivityRegistry::builder();
     for kind in KINDS {
-        let workshop = workshop.clone();
+        let worker = worker.clone();
         builder = builder.register(kind, move |ctx: ActivityContext, input: String| {
-            let workshop = workshop.clone();
-            async move { workshop.run(kind, ctx, input).await }
+            let worker = worker.clone();
+            async move { worker.run(kind, ctx, input).await }
         });
     }
     builder.build()
 }
 
-/// Where one process runs its activities.
+/// Runs the activities of one process.
 #[derive(Clone)]
-struct Workshop {
-    scene: Arc<Scene>,
-    life: Arc<Life>,
+struct ActivityRunner {
+    scenario: Arc<Scenario>,
+    process: Arc<Process>,
     lock_ms: u64,
 }
 
-impl Workshop {
+impl ActivityRunner {
     async fn run(&self, kind: &'static str, ctx: ActivityContext, input: String) -> Result<String, String> {
-        self.life.go_on().await;
+        self.process.running().await;
         let key = (ctx.instance_id().to_owned(), ctx.execution_id(), activity_id(&ctx));
-        self.scene.note(format_args!("run {kind} {key:?} on {}", ctx.worker_id()));
-        self.scene.books().observer.activity_began(&key);
+        self.scenario.trace(format_args!("run {kind} {key:?} on {}", ctx.worker_id()));
+        self.scenario.records().recorder.activity_began(&key);
         if kind == names::DEADLY {
-            kill(&self.scene, &self.life, &key.0);
-            self.life.go_on().await;
+            kill(&self.scenario, &self.process, &key.0);
+            self.process.running().await;
         }
         if kind == names::ENDLESS {
             ctx.cancelled().await;
-            return Err("nobody should see this".to_owned());
+            return Err("the result of a cancelled activity".to_owned());
         }
         self.work().await;
         match kind {
@@ -87,7 +87,7 @@ impl Workshop {
             names::FLAKY => {
                 let (step, failures) = input.split_once(' ').unwrap_or((&input, "0"));
                 let failures = failures.parse().unwrap_or(0);
-                let attempt = self.scene.books().observer.flaky_attempt(step, key.2);
+                let attempt = self.scenario.records().recorder.flaky_attempt(step, key.2);
                 if attempt < failures {
                     Err(flaky_failure(step, attempt))
                 } else {
@@ -103,8 +103,8 @@ impl Workshop {
     /// Takes some time: mostly little, sometimes more than a lock lasts.
     async fn work(&self) {
         let most = {
-            let mut books = self.scene.books();
-            match books.sky.chance().below(40) {
+            let mut records = self.scenario.records();
+            match records.faults.random().below(40) {
                 0 => self.lock_ms * 5 / 2,
                 1..=9 => 200,
                 10..=29 => 10,
@@ -112,13 +112,13 @@ impl Workshop {
             }
         };
         if most > 0 {
-            sleep(self.scene.some_ms(0, most)).await;
+            sleep(self.scenario.some_ms(0, most)).await;
         }
-        self.life.go_on().await;
+        self.process.running().await;
     }
 }
 
-/// The schedule event of an activity. Only its debugging text tells.
+/// The schedule event of an activity. Only its debug text contains it.
 fn activity_id(ctx: &ActivityContext) -> u64 {
     let text = format!("{ctx:?}");
     let digits = text.split("activity_id: ").nth(1).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What must be true when everything is over.
+//! What must be true when the world has ended.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -7,89 +7,89 @@ use everturn::providers::{ProviderAdmin, ProviderError, WorkItem};
 use everturn::{Event, EventKind, OrchestrationStatus};
 use tokio::time::sleep;
 
+use crate::clients::{Acknowledged, ClientAnswers};
 use crate::model::{Expectation, Expectations};
 use crate::names;
-use crate::observer::{ActivityKey, Histories, Observer};
-use crate::outside::{Promise, Told};
 use crate::plan::root_of;
-use crate::scene::Scene;
+use crate::recorder::{ActivityKey, Histories, Recorder};
+use crate::scenario::Scenario;
 
 /// How long after a failed read the next is tried.
 const RETRY_AFTER: Duration = Duration::from_millis(100);
 
 /// Checks everything.
-pub(crate) async fn check(scene: &Scene, expectations: &Expectations, told: &Told) {
-    let provider = scene.clients_provider();
-    let Some(admin) = provider.as_management_capability() else {
-        return scene.violated("the histories cannot be read: the store has no management".to_owned());
+pub(crate) async fn check(scenario: &Scenario, expectations: &Expectations, answers: &ClientAnswers) {
+    let store = scenario.clients_store();
+    let Some(admin) = store.admin() else {
+        return scenario.violated("the histories cannot be read: the store has no management".to_owned());
     };
     let histories = match read_all(admin).await {
         Ok(histories) => histories,
         Err(error) => {
-            return scene.violated(format!("the histories cannot be read: {error}"));
+            return scenario.violated(format!("the histories cannot be read: {error}"));
         }
     };
     let mut broken = Vec::new();
     for (instance, executions) in &histories {
         check_executions(instance, executions, &mut broken);
-        let rows = scene.store.rows_left(instance);
+        let rows = scenario.store.rows_left(instance);
         if rows > 0 {
             broken.push(format!("{instance} has ended, and {rows} rows of it are left in the queues"));
         }
     }
-    for instance in scene.store.locked_instances() {
-        broken.push(format!("{instance} is locked, and nobody is left to hold it"));
+    for instance in scenario.store.locked_instances() {
+        broken.push(format!("{instance} is locked, and no worker is left to hold it"));
     }
     {
-        let books = scene.books();
-        check_as_committed(&histories, &books.observer.histories, &mut broken);
-        check_outcomes_recorded(&histories, &books.observer, &mut broken);
-        broken.extend(books.observer.deliveries.lost());
-        // What a cancelled instance had no use for any more may have been dropped, so nothing is said of that.
-        let is_said_of = |promise: &Promise| match promise {
-            Promise::Started { .. } | Promise::Cancelled { .. } => true,
-            Promise::Signalled { .. } | Promise::Enqueued { .. } => {
-                expectations.contains_key(root_of(promise.instance()))
+        let records = scenario.records();
+        check_as_committed(&histories, &records.recorder.histories, &mut broken);
+        check_outcomes_recorded(&histories, &records.recorder, &mut broken);
+        broken.extend(records.recorder.deliveries.lost());
+        // Messages that a cancelled instance no longer waited for may have been dropped: they are not checked.
+        let is_checked = |acknowledged: &Acknowledged| match acknowledged {
+            Acknowledged::Started { .. } | Acknowledged::Cancelled { .. } => true,
+            Acknowledged::Signalled { .. } | Acknowledged::Enqueued { .. } => {
+                expectations.contains_key(root_of(acknowledged.instance()))
             }
         };
-        for promise in told.promises.iter().filter(|promise| is_said_of(promise)) {
-            check_promise(promise, &histories, &books.observer, &mut broken);
+        for acknowledged in answers.acknowledged.iter().filter(|acknowledged| is_checked(acknowledged)) {
+            check_acknowledged(acknowledged, &histories, &records.recorder, &mut broken);
         }
     }
     for (instance, expectation) in expectations {
-        check_expectation(scene, instance, expectation, &mut broken).await;
+        check_expectation(scenario, instance, expectation, &mut broken).await;
     }
-    for (instance, before) in &told.outcomes {
-        check_told(scene, instance, before, &mut broken).await;
+    for (instance, before) in &answers.outcomes {
+        check_outcome(scenario, instance, before, &mut broken).await;
     }
-    broken.extend(scene.store.flaws());
+    broken.extend(scenario.store.flaws());
     for what in broken {
-        scene.violated(what);
+        scenario.violated(what);
     }
 }
 
-/// Checks what is stored after a power cut, before anybody goes on: everything that was committed, and of what was under
-/// way what the observer is told of here.
-pub(crate) async fn check_after_power_cut(scene: &Scene) {
-    let provider = scene.clients_provider();
-    let Some(admin) = provider.as_management_capability() else {
-        return scene.violated("after a power cut the histories cannot be read: no management".to_owned());
+/// Checks what is stored after a power cut, before any process goes on: everything that was committed, and of the turns
+/// under way those that the recorder finds here.
+pub(crate) async fn check_after_power_cut(scenario: &Scenario) {
+    let store = scenario.clients_store();
+    let Some(admin) = store.admin() else {
+        return scenario.violated("after a power cut the histories cannot be read: no management".to_owned());
     };
     let histories = loop {
         match read_all(admin).await {
             Ok(histories) => break histories,
             Err(error) if error.is_retryable() => sleep(RETRY_AFTER).await,
             Err(error) => {
-                return scene.violated(format!("after a power cut the histories cannot be read: {error}"));
+                return scenario.violated(format!("after a power cut the histories cannot be read: {error}"));
             }
         }
     };
-    scene.power_failed(&histories);
+    scenario.recovered(&histories);
     let mut broken = Vec::new();
-    check_as_committed(&histories, &scene.books().observer.histories, &mut broken);
-    broken.extend(scene.store.flaws());
+    check_as_committed(&histories, &scenario.records().recorder.histories, &mut broken);
+    broken.extend(scenario.store.flaws());
     for what in broken {
-        scene.violated(format!("after a power cut: {what}"));
+        scenario.violated(format!("after a power cut: {what}"));
     }
 }
 
@@ -154,15 +154,15 @@ fn check_ids(what: &str, history: &[Event], is_continued: bool, broken: &mut Vec
         if is_gap && history.get(position..).is_some_and(is_end) {
             gaps_left -= 1;
         } else if *event_id != expected {
-            return broken.push(format!("{what}: event {event_id} stands where {expected} should"));
+            return broken.push(format!("{what}: event {event_id} is at the place of {expected}"));
         }
         expected = event_id + 1;
     }
 }
 
-/// Whether these events end an execution: what it gave up, and then that it ended.
+/// Whether these events end an execution: what it withdrew, and then its end.
 fn is_end(events: &[Event]) -> bool {
-    let given_up = |event: &&Event| {
+    let is_withdrawal = |event: &&Event| {
         matches!(
             event.kind,
             EventKind::ActivityCancelRequested { .. }
@@ -171,7 +171,7 @@ fn is_end(events: &[Event]) -> bool {
                 | EventKind::QueueSubscriptionCancelled { .. }
         )
     };
-    events.iter().find(|event| !given_up(event)).is_some_and(Event::is_terminal)
+    events.iter().find(|event| !is_withdrawal(event)).is_some_and(Event::is_terminal)
 }
 
 /// Each schedule is answered at most once, by an answer of its kind; activities are answered or withdrawn.
@@ -231,9 +231,8 @@ fn check_as_committed(
     }
 }
 
-/// The recorded outcome of an activity is the one its worker was told is committed; if no worker was told, one that was
-/// sent.
-fn check_outcomes_recorded(histories: &Histories, observer: &Observer, broken: &mut Vec<String>) {
+/// The recorded outcome of an activity is the one that was acknowledged to its worker; if none was, one that was sent.
+fn check_outcomes_recorded(histories: &Histories, recorder: &Recorder, broken: &mut Vec<String>) {
     for event in histories.values().flat_map(BTreeMap::values).flatten() {
         let is_recorded = |outcome: &WorkItem| match (&event.kind, outcome) {
             (
@@ -250,68 +249,80 @@ fn check_outcomes_recorded(histories: &Histories, observer: &Observer, broken: &
         }
         let key: ActivityKey =
             (event.instance_id.clone(), event.execution_id, event.source_event_id.unwrap_or_default());
-        let (told, sent) = (observer.outcomes.get(&key), observer.outcomes_sent.get(&key));
-        let is_same = match told {
+        let (acknowledged, sent) = (recorder.outcomes.get(&key), recorder.outcomes_sent.get(&key));
+        let is_same = match acknowledged {
             Some(outcome) => is_recorded(outcome),
             None => sent.is_some_and(|sent| sent.iter().any(is_recorded)),
         };
         if !is_same {
-            broken.push(format!("G3: {event:?} is recorded, its worker sent {sent:?} and was told {told:?}"));
+            broken.push(format!(
+                "G3: {event:?} is recorded, its worker sent {sent:?}, acknowledged was {acknowledged:?}"
+            ));
         }
     }
 }
 
-/// What a client was told is done has left its mark.
-fn check_promise(promise: &Promise, histories: &Histories, observer: &Observer, broken: &mut Vec<String>) {
+/// What was acknowledged to a client is recorded.
+fn check_acknowledged(
+    acknowledged: &Acknowledged,
+    histories: &Histories,
+    recorder: &Recorder,
+    broken: &mut Vec<String>,
+) {
     let recorded = |instance: &str, is_it: &dyn Fn(&EventKind) -> bool| {
         let executions = histories.get(instance);
         executions.is_some_and(|all| all.values().flatten().any(|event| is_it(&event.kind)))
     };
-    let kept = match promise {
-        Promise::Started { instance } => {
+    let is_recorded = match acknowledged {
+        Acknowledged::Started { instance } => {
             recorded(instance, &|kind| matches!(kind, EventKind::OrchestrationStarted { .. }))
         }
-        Promise::Signalled { instance, name } => {
+        Acknowledged::Signalled { instance, name } => {
             let sent = names::signal_data(name);
             recorded(
                 instance,
                 &|kind| matches!(kind, EventKind::ExternalEvent { name: n, data } if n == name && *data == sent),
             )
         }
-        Promise::Enqueued { instance, queue, data: sent } => recorded(
+        Acknowledged::Enqueued { instance, queue, data: sent } => recorded(
             instance,
             &|kind| matches!(kind, EventKind::QueueEventDelivered { name, data } if name == queue && data == sent),
         ),
-        Promise::Cancelled { instance, at } => {
-            // Who was about to end without it, or had ended, is not to be cancelled.
-            let came_too_late = observer.last_handed_out.get(instance).is_some_and(|handed| handed <= at);
+        Acknowledged::Cancelled { instance, at } => {
+            // An instance that was in its last turn, or had ended, is not cancelled.
+            let came_too_late = recorder.last_fetched.get(instance).is_some_and(|fetched| fetched <= at);
             came_too_late
                 || recorded(instance, &|kind| matches!(kind, EventKind::OrchestrationCancelRequested { .. }))
         }
     };
-    if !kept {
-        broken.push(format!("G1: a client was told {promise:?}, and nothing of it is recorded"));
+    if !is_recorded {
+        broken.push(format!("G1: {acknowledged:?} was acknowledged to a client, and is not recorded"));
     }
 }
 
-/// What a client was told about the end of an instance is still so.
-async fn check_told(scene: &Scene, instance: &str, before: &OrchestrationStatus, broken: &mut Vec<String>) {
-    match scene.clients_provider().read_status(instance).await {
+/// The outcome that a client got is still the stored one.
+async fn check_outcome(
+    scenario: &Scenario,
+    instance: &str,
+    before: &OrchestrationStatus,
+    broken: &mut Vec<String>,
+) {
+    match scenario.clients_store().read_status(instance).await {
         Ok(now) if now == *before => {}
-        now => broken.push(format!("G1: a client was told that {instance} is {before:?}, now it is {now:?}")),
+        now => broken.push(format!("G1: a client got {before:?} for {instance}, now it is {now:?}")),
     }
 }
 
-/// An instance came to what the model says.
+/// An instance ended as the model predicts.
 async fn check_expectation(
-    scene: &Scene,
+    scenario: &Scenario,
     instance: &str,
     expectation: &Expectation,
     broken: &mut Vec<String>,
 ) {
     let (status, kv) = match (
-        scene.clients_provider().read_status(instance).await,
-        scene.clients_provider().get_kv_all_values(instance).await,
+        scenario.clients_store().read_status(instance).await,
+        scenario.clients_store().read_kv_values(instance).await,
     ) {
         (Ok(status), Ok(kv)) => (status, kv),
         (Err(error), _) | (_, Err(error)) => {

@@ -1,10 +1,10 @@
-//! How much happened, and whether it was enough to prove anything.
+//! How much happened in a world, and whether it was enough.
 
 use std::collections::BTreeMap;
 
 use everturn_proof::{FINISHED, INSTANCES};
 
-use crate::weather::Fault;
+use crate::fault_plan::Fault;
 
 /// Fewest nodes of a seed that counts.
 const NODES_MIN: u64 = 3;
@@ -34,21 +34,21 @@ pub struct Counts {
     pub activity_runs: u64,
     /// How many actions the programs had.
     pub actions: u64,
-    /// How many the shortest of those had that clients started.
+    /// How many the shortest program had that a client started.
     pub actions_min: u64,
-    /// How many turns were begun and committed in one batch, as far as the store can tell.
+    /// How many turns were fetched and committed in one batch, as far as the store can tell.
     pub turns_in_one_batch: u64,
     /// How many faults of each kind took effect.
     pub faults: BTreeMap<Fault, u64>,
 }
 
 impl Counts {
-    /// How many faults took effect, those apart that do not count.
+    /// How many faults took effect, without those that do not count.
     pub fn faults_in_all(&self) -> u64 {
         self.faults.iter().filter(|(fault, _)| fault.counts()).map(|(_, count)| count).sum()
     }
 
-    /// What one seed has too little of to count.
+    /// What a seed has too little of.
     pub fn shortfalls(&self) -> Vec<String> {
         let least = [
             ("nodes", self.nodes, NODES_MIN),

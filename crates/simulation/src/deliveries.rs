@@ -1,45 +1,46 @@
-//! Messages that the store said it has, and those that came with a turn that was committed: the first must be among the
-//! second when everything is over.
+//! Messages that the store acknowledged, and those that came with a committed turn: when the world has ended, the first
+//! must be among the second.
 
 use std::collections::BTreeMap;
 
 use everturn::providers::WorkItem;
 
-/// Who was told what about messages, each known by its text.
+/// What became of messages, each known by its text.
 #[derive(Debug, Default)]
 pub(crate) struct Deliveries {
-    /// How often the store said that it has this one.
-    told: BTreeMap<String, u64>,
-    /// What was handed out under a lock.
-    handed_out: BTreeMap<String, Vec<WorkItem>>,
-    /// How often this one was handed out to a turn that was committed.
+    /// How often the store acknowledged this one.
+    acknowledged: BTreeMap<String, u64>,
+    /// What was fetched under a lock.
+    fetched: BTreeMap<String, Vec<WorkItem>>,
+    /// How often this one came with a turn that was committed.
     taken: BTreeMap<String, u64>,
 }
 
 impl Deliveries {
-    /// The store said that it has this message.
-    pub(crate) fn told(&mut self, item: &WorkItem) {
-        *self.told.entry(format!("{item:?}")).or_default() += 1;
+    /// The store acknowledged this message.
+    pub(crate) fn acknowledged(&mut self, item: &WorkItem) {
+        *self.acknowledged.entry(format!("{item:?}")).or_default() += 1;
     }
 
-    /// These messages were handed out under a lock.
-    pub(crate) fn handed_out(&mut self, token: &str, messages: &[WorkItem]) {
-        self.handed_out.insert(token.to_owned(), messages.to_vec());
+    /// These messages were fetched under a lock.
+    pub(crate) fn fetched(&mut self, token: &str, messages: &[WorkItem]) {
+        self.fetched.insert(token.to_owned(), messages.to_vec());
     }
 
     /// The turn under this lock was committed.
     pub(crate) fn taken(&mut self, token: &str) {
-        for item in self.handed_out.remove(token).unwrap_or_default() {
+        for item in self.fetched.remove(token).unwrap_or_default() {
             *self.taken.entry(format!("{item:?}")).or_default() += 1;
         }
     }
 
-    /// Messages that no committed turn took, or not as often as the store said that it has them.
+    /// Messages that no committed turn took, or not as often as the store acknowledged them.
     pub(crate) fn lost(&self) -> impl Iterator<Item = String> {
-        self.told.iter().filter_map(|(item, told)| {
+        self.acknowledged.iter().filter_map(|(item, acknowledged)| {
             let taken = self.taken.get(item).copied().unwrap_or_default();
-            (taken < *told)
-                .then(|| format!("G1: told {told} times that {item} is stored, turns took it {taken} times"))
+            (taken < *acknowledged).then(|| {
+                format!("G1: {item} was acknowledged {acknowledged} times, turns took it {taken} times")
+            })
         })
     }
 }
@@ -52,12 +53,12 @@ mod tests {
     fn a_message_is_lost_unless_a_committed_turn_took_it_as_often_as_it_was_stored() {
         let item = WorkItem::CancelInstance { instance: "i".into(), reason: "r".into() };
         let mut deliveries = Deliveries::default();
-        deliveries.told(&item);
-        deliveries.handed_out("one", std::slice::from_ref(&item));
-        assert_eq!(deliveries.lost().count(), 1, "handed out is not committed");
+        deliveries.acknowledged(&item);
+        deliveries.fetched("one", std::slice::from_ref(&item));
+        assert_eq!(deliveries.lost().count(), 1, "fetched is not committed");
         deliveries.taken("one");
         assert_eq!(deliveries.lost().count(), 0);
-        deliveries.told(&item);
+        deliveries.acknowledged(&item);
         assert_eq!(deliveries.lost().count(), 1, "there were two of them");
     }
 }

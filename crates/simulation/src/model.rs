@@ -67,7 +67,7 @@ fn follow(expectations: &mut Expectations, instance: &str, program: &Program) ->
             cancelled_child(expectations, &names::instance(instance, 0), "parent canceled");
             Err(canceled(names::CANCEL_REASON))
         }
-        // Whoever starts such a program says why it is cancelled.
+        // The client that starts such a program gives the reason of its cancellation.
         Ending::Forever => Err(String::new()),
     };
     Expectation { outcome, custom_status, kv }

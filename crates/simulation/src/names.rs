@@ -1,4 +1,4 @@
-//! What things are called: orchestration, activities, and whatever a step touches.
+//! Names of the orchestration, the activities, and what a step uses.
 
 /// The one orchestration, which runs any program.
 pub(crate) const ORCHESTRATION: &str = "program";
@@ -19,19 +19,19 @@ pub(crate) const DEADLY: &str = "deadly";
 /// The tag that not every node serves.
 pub(crate) const TAG: &str = "gpu";
 
-/// Signals of this kind are sent as soon as somebody waits for them.
+/// Signals of this kind are sent as soon as an instance waits for them.
 const SIGNAL: &str = "signal:";
-/// So are these, but it does not matter whether they come in time.
+/// So are these, but it does not matter whether they arrive in time.
 const CASUAL: &str = "casual:";
-/// Whoever waits for such a signal has the instance named in it cancelled.
+/// A wait for such a signal makes a client cancel the instance named in it.
 const CANCEL: &str = "cancel:";
-/// Signals of this kind never come.
+/// Signals of this kind are never sent.
 const NEVER: &str = "never:";
 
-/// The reason given whenever an instance is cancelled from outside.
+/// The reason of every cancellation by a client.
 pub(crate) const CANCEL_REASON: &str = "the simulation says so";
 
-/// What a wait asks of the outside world.
+/// What a wait asks clients to do.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Wish<'a> {
     Signal,
@@ -47,7 +47,7 @@ pub(crate) fn casual(key: &str) -> String {
     format!("{CASUAL}{key}")
 }
 
-/// Whether it does not matter if this signal comes too late.
+/// Whether it does not matter if this signal arrives too late.
 pub(crate) fn is_casual(signal: &str) -> bool {
     signal.starts_with(CASUAL)
 }

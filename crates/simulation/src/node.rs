@@ -1,4 +1,4 @@
-//! A node: a real runtime that dies, is started again, and in the end is stopped.
+//! A node: a real runtime that crashes, is started again, and is stopped in the end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,25 +11,28 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use crate::activities::{activities, orchestrations_in};
-use crate::life::Life;
+use crate::faulty_store::FaultyStore;
 use crate::names;
 use crate::plan::NodePlan;
-use crate::scene::Scene;
+use crate::process::Process;
+use crate::process_faults::ProcessFaults;
+use crate::recorded_store::RecordedStore;
+use crate::scenario::Scenario;
 use crate::sim_clock::SimClock;
-use crate::stormy_store::{Caller, Seat, StormyStore};
+use crate::world_store::OpenedStore;
 
-/// How long a dead node stays away, at most.
+/// How long a node stays down, at most.
 const DOWN_MS_MAX: u64 = 2_000;
-/// How long a node that is stopped in order may finish what it has in hand, at most.
+/// How long a shutdown waits for running work, at most.
 const GRACE_MS_MAX: u64 = 500;
 
-/// A machine of the world, on which one process after the other runs a runtime.
+/// A machine of the world. Its processes, one after the other, each run a runtime.
 pub(crate) struct Machine {
-    pub(crate) scene: Arc<Scene>,
+    pub(crate) scenario: Arc<Scenario>,
     pub(crate) index: usize,
     pub(crate) plan: NodePlan,
     pub(crate) clock: Arc<SimClock>,
-    /// Asks for the node to be stopped in order and started again.
+    /// Asks for a shutdown and a new start.
     pub(crate) restart: Arc<Notify>,
 }
 
@@ -40,13 +43,13 @@ impl Machine {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return,
-                () = self.scene.power() => {}
+                () = self.scenario.power() => {}
             }
-            let life = Arc::new(Life::new());
-            self.scene.comes_up(self.index, &life);
-            self.live(&life, &stop).await;
-            self.scene.is_down(self.index);
-            let down = self.scene.some_ms(0, DOWN_MS_MAX);
+            let process = Arc::new(Process::new());
+            self.scenario.process_started(self.index, &process);
+            self.run_process(&process, &stop).await;
+            self.scenario.process_ended(self.index);
+            let down = self.scenario.some_ms(0, DOWN_MS_MAX);
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return,
@@ -56,46 +59,60 @@ impl Machine {
     }
 
     /// One process, from its start to its end.
-    async fn live(&self, life: &Arc<Life>, stop: &CancellationToken) {
-        self.scene.note(format_args!("node {} starts", self.index));
-        let opened = match self.scene.store.open().await {
+    async fn run_process(&self, process: &Arc<Process>, stop: &CancellationToken) {
+        self.scenario.trace(format_args!("node {} starts", self.index));
+        let opened = match self.scenario.store.open().await {
             Ok(opened) => opened,
             Err(error) => {
-                return self.scene.note(format_args!("node {} cannot start: {error}", self.index));
+                return self.scenario.trace(format_args!("node {} cannot start: {error}", self.index));
             }
         };
-        let (runtime, store) = self.start(life, opened.provider()).await;
+        let (runtime, store) = self.start(process, &opened).await;
         let grace_ms = tokio::select! {
             biased;
-            () = life.died() => Some(0),
-            () = self.restart.notified() => Some(self.scene.some_ms(1, GRACE_MS_MAX).as_millis() as u64),
+            () = process.killed() => Some(0),
+            () = self.restart.notified() => Some(self.scenario.some_ms(1, GRACE_MS_MAX).as_millis() as u64),
             () = stop.cancelled() => None,
         };
         runtime.shutdown(grace_ms).await;
-        let has_died = life.is_dead();
-        life.die();
-        if has_died {
+        let was_killed = process.is_killed();
+        process.kill();
+        if was_killed {
             opened.kill().await;
         } else {
             opened.close().await;
         }
-        self.scene.note(format_args!("node {} is down", self.index));
+        self.scenario.trace(format_args!("node {} is down", self.index));
         let left = Arc::strong_count(&store) - 1;
         if left > 0 {
-            self.scene.violated(format!("node {} is down, and {left} handles of its store live", self.index));
+            self.scenario
+                .violated(format!("node {} is down, and {left} handles of its store are left", self.index));
         }
     }
 
-    async fn start(&self, life: &Arc<Life>, provider: Arc<dyn Provider>) -> (Arc<Runtime>, Arc<StormyStore>) {
-        let caller = Caller {
+    async fn start(
+        &self,
+        process: &Arc<Process>,
+        opened: &Arc<dyn OpenedStore>,
+    ) -> (Arc<Runtime>, Arc<FaultyStore>) {
+        let scenario = &self.scenario;
+        let recorded = RecordedStore::new(
+            opened.store(),
+            Arc::clone(scenario),
+            Arc::clone(process),
+            Some(Arc::clone(&self.clock)),
+        );
+        let faults = ProcessFaults {
+            scenario: Arc::clone(scenario),
             name: format!("n{}", self.index),
-            clock: Some(Arc::clone(&self.clock)),
-            freeze_ms: self.plan.lock_ms * 2,
+            is_node: true,
+            opened: Arc::clone(opened),
         };
-        let seat = Seat::Own(provider);
-        let store = Arc::new(StormyStore::new(Arc::clone(&self.scene), caller, Arc::clone(life), seat));
-        let activities = activities(&self.scene, life, self.plan.lock_ms);
-        let orchestrations = orchestrations_in(&self.scene, life);
+        let stall = Duration::from_millis(self.plan.lock_ms * 2);
+        let store = FaultyStore::around(Arc::new(recorded));
+        let store = Arc::new(store.with_call_faults(Arc::clone(process), stall, Arc::new(faults)));
+        let activities = activities(scenario, process, self.plan.lock_ms);
+        let orchestrations = orchestrations_in(scenario, process);
         let handle = Arc::clone(&store) as Arc<dyn Provider>;
         let runtime = Runtime::start_with_options(handle, activities, orchestrations, self.options()).await;
         (runtime, store)

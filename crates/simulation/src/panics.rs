@@ -1,4 +1,4 @@
-//! Who panics in a world is heard, even where somebody catches it and goes on.
+//! Collects panics of a thread, also those that the code under test catches.
 
 use std::cell::RefCell;
 use std::panic;
@@ -11,12 +11,12 @@ thread_local! {
 
 static LISTENING: Once = Once::new();
 
-/// Does something on this thread, and tells what panicked meanwhile.
-pub(crate) fn hearing<T>(what: impl FnOnce() -> T) -> (T, Vec<String>) {
+/// Runs `what` on this thread; also returns the messages of all panics meanwhile, caught or not.
+pub fn hearing<T>(what: impl FnOnce() -> T) -> (T, Vec<String>) {
     LISTENING.call_once(|| {
         let before = panic::take_hook();
         panic::set_hook(Box::new(move |panic| {
-            // A thread that ends has nobody to tell.
+            // A thread that is ending has no such local any more.
             let _ = HEARD.try_with(|heard| {
                 if let Some(heard) = heard.borrow_mut().as_mut() {
                     heard.push(panic.to_string());
@@ -37,7 +37,7 @@ mod tests {
     use super::hearing;
 
     #[test]
-    fn a_panic_that_somebody_catches_is_heard() {
+    fn a_caught_panic_is_collected() {
         let (caught, heard) = hearing(|| catch_unwind(|| panic!("of seven")).is_err());
         assert!(caught);
         assert_eq!(heard.len(), 1);

@@ -1,39 +1,39 @@
-//! What a seed stands for.
+//! The plan of a world, drawn from a seed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use everturn::runtime::ShadowReplay;
 
-use crate::chance::Chance;
+use crate::fault_plan::{DISK_FAULTS, FAULTS, Fault, FaultPlan};
 use crate::generate::root_program;
 use crate::program::{Action, Ending, Program, Step};
-use crate::sabotage::Sabotage;
-use crate::weather::{DISK_FAULTS, FAULTS, Fault, Weather};
+use crate::random::SeededRandom;
+use crate::store_bugs::StoreBug;
 
 /// How many nodes a world has.
 pub(crate) const NODES: usize = 3;
 /// How many instances clients start.
 const ROOTS: u64 = 20;
-/// How often something that kills its node is tried.
+/// How often an activity or turn that kills its node is tried.
 pub(crate) const POISONOUS_ATTEMPTS: u32 = 10;
-/// How long locks last under cruel settings.
-const CRUEL_LOCK_MS: u64 = 200;
+/// How long locks last under stress settings.
+const STRESS_LOCK_MS: u64 = 200;
 /// A day, in milliseconds.
 const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
 
-/// What a run of seeds is to prove.
+/// What a run of seeds proves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Theme {
-    /// R1: everything goes wrong.
-    Storms,
+    /// R1: all kinds of fault.
+    Faults,
     /// R8: clocks differ by a day, and jump back and forth.
     Clocks,
     /// R13: nodes are killed while random programs run.
     Programs,
 }
 
-/// Everything that happens in a world, except by chance.
+/// Everything that happens in a world, except what is drawn later from its seed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
     /// The seed of all further choices.
@@ -42,16 +42,16 @@ pub struct Plan {
     pub nodes: Vec<NodePlan>,
     /// What clients start.
     pub roots: Vec<Root>,
-    /// What goes wrong.
-    pub weather: Weather,
-    /// How the store breaks its contract; it does not, unless the harness itself is tested.
-    pub sabotage: Option<Sabotage>,
+    /// The faults.
+    pub faults: FaultPlan,
+    /// How the store violates its contract; it does not, unless the harness itself is tested.
+    pub store_bug: Option<StoreBug>,
 }
 
-/// A node, as it is started again and again.
+/// The settings of a node, which is started again and again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodePlan {
-    /// How far its clock is off in the beginning.
+    /// How far its clock is off at the start.
     pub skew_ms: i64,
     /// How many instances it keeps in memory.
     pub warm_instances_max: usize,
@@ -77,7 +77,7 @@ pub struct Root {
     pub id: String,
     /// When.
     pub start_after_ms: u64,
-    /// When a client cancels it, whatever it does then; its outcome is not predicted then.
+    /// When a client cancels it, whatever it does then; such an outcome is not predicted.
     pub cancel_after_ms: Option<u64>,
     /// What it runs.
     pub program: Program,
@@ -92,37 +92,43 @@ impl Plan {
     /// The world of a seed.
     pub fn new(theme: Theme, seed: u64) -> Self {
         let skew_ms_max = if theme == Theme::Clocks { DAY_MS } else { 3_000 };
-        let mut chance = Chance::of(seed, "nodes");
-        let mut shadows = Chance::of(seed, "shadows");
+        let mut random = SeededRandom::of(seed, "nodes");
+        let mut shadows = SeededRandom::of(seed, "shadows");
         let nodes = (0..NODES).map(|_| {
             let shadow_replay = match theme {
                 Theme::Programs => ShadowReplay::Always,
-                Theme::Storms | Theme::Clocks => shadows.pick([ShadowReplay::Off, ShadowReplay::Always]),
+                Theme::Faults | Theme::Clocks => shadows.pick([ShadowReplay::Off, ShadowReplay::Always]),
             };
-            NodePlan { shadow_replay, ..NodePlan::drawn(&mut chance, skew_ms_max) }
+            NodePlan { shadow_replay, ..NodePlan::drawn(&mut random, skew_ms_max) }
         });
         let nodes = nodes.collect();
         let roots = (0..ROOTS).map(|n| {
             let id = format!("i{n}");
-            let mut chance = Chance::of(seed, &id);
-            let start_after_ms = chance.below(3_000);
-            let cancel_after_ms = chance.one_in(10).then(|| chance.below(10_000));
-            let program = root_program(&mut chance, &id);
+            let mut random = SeededRandom::of(seed, &id);
+            let start_after_ms = random.below(3_000);
+            let cancel_after_ms = random.one_in(10).then(|| random.below(10_000));
+            let program = root_program(&mut random, &id);
             Root { id, start_after_ms, cancel_after_ms, program }
         });
         let roots = roots.collect();
-        Self { seed, nodes, roots, weather: weather(theme, &mut Chance::of(seed, "weather")), sabotage: None }
+        Self {
+            seed,
+            nodes,
+            roots,
+            // The name of the sequence is part of what a seed means.
+            faults: fault_plan(theme, &mut SeededRandom::of(seed, "weather")),
+            store_bug: None,
+        }
     }
 
-    /// A world in which nothing goes wrong, except that one instance kills every node that runs it, until nobody does
-    /// any more.
+    /// A world without faults, except that one instance kills every node that runs it, until its attempts are used up.
     pub fn poisoned(seed: u64) -> Self {
-        let mut plan = Self::new(Theme::Storms, seed);
-        plan.weather.rates.clear();
+        let mut plan = Self::new(Theme::Faults, seed);
+        plan.faults.rates.clear();
         for node in &mut plan.nodes {
             node.max_attempts = POISONOUS_ATTEMPTS;
-            // A death counts as an attempt of everything the node has in hand. With more than one turn at a time a
-            // bystander can be in hand at every death, and is given up as well: that is the contract.
+            // A crash counts as an attempt of everything the node has locked. With more than one turn at a time another
+            // instance can be locked at every crash, and is poisoned as well: that is the contract.
             node.orchestrations = 1;
         }
         if let Some(root) = plan.roots.first_mut() {
@@ -134,46 +140,45 @@ impl Plan {
         plan
     }
 
-    /// The world of a seed in a store with a disk, which fails too.
+    /// The world of a seed on a store with a disk, which has faults too.
     pub fn on_disk(theme: Theme, seed: u64) -> Self {
         let mut plan = Self::new(theme, seed);
-        let mut chance = Chance::of(seed, "disk weather");
+        let mut random = SeededRandom::of(seed, "disk weather");
         for fault in DISK_FAULTS {
             let strength = match theme {
-                Theme::Storms => chance.pick([0, 1, 2, 3]),
-                Theme::Clocks | Theme::Programs => chance.pick([0, 0, 1, 2]),
+                Theme::Faults => random.pick([0, 1, 2, 3]),
+                Theme::Clocks | Theme::Programs => random.pick([0, 0, 1, 2]),
             };
-            plan.weather.rates.insert(fault, strength * usual(fault));
+            plan.faults.rates.insert(fault, strength * usual(fault));
         }
-        // Batches are lost where the disk fails.
-        plan.weather.rates.remove(&Fault::LostBatch);
+        // Batches are lost by faults of the disk.
+        plan.faults.rates.remove(&Fault::LostBatch);
         plan
     }
 
-    /// The same under settings that nobody would choose: nothing stays in memory, locks are short, and every call is
-    /// committed by itself.
+    /// The same under stress settings: nothing stays in memory, locks are short, and every call is committed by itself.
     #[must_use]
-    pub fn cruelly(mut self) -> Self {
+    pub fn with_stress_settings(mut self) -> Self {
         for node in &mut self.nodes {
             node.warm_instances_max = 0;
-            node.lock_ms = CRUEL_LOCK_MS;
+            node.lock_ms = STRESS_LOCK_MS;
         }
-        self.weather.batch_ms = None;
-        self.weather.rates.remove(&Fault::LostBatch);
+        self.faults.batch_ms = None;
+        self.faults.rates.remove(&Fault::LostBatch);
         self
     }
 }
 
 impl NodePlan {
-    fn drawn(chance: &mut Chance, skew_ms_max: u64) -> Self {
-        let skew_ms = chance.below(2 * skew_ms_max).cast_signed() - skew_ms_max.cast_signed();
+    fn drawn(random: &mut SeededRandom, skew_ms_max: u64) -> Self {
+        let skew_ms = random.below(2 * skew_ms_max).cast_signed() - skew_ms_max.cast_signed();
         Self {
             skew_ms,
-            warm_instances_max: chance.pick([0, 1, 2, 5, 1_000, 1_000]),
-            lock_ms: chance.pick([300, 1_000, 1_000, 2_000]),
-            orchestrations: chance.between(1, 3) as usize,
-            activities: chance.between(2, 4) as usize,
-            is_named: chance.one_in(2),
+            warm_instances_max: random.pick([0, 1, 2, 5, 1_000, 1_000]),
+            lock_ms: random.pick([300, 1_000, 1_000, 2_000]),
+            orchestrations: random.between(1, 3) as usize,
+            activities: random.between(2, 4) as usize,
+            is_named: random.one_in(2),
             max_attempts: u32::MAX,
             shadow_replay: ShadowReplay::Always,
         }
@@ -192,38 +197,38 @@ fn usual(fault: Fault) -> u64 {
         Fault::PowerCut => 15,
         Fault::NodeClock => 20,
         Fault::LostBatch => 40,
-        // It comes of other faults.
+        // A consequence of other faults.
         Fault::LostTurn => 0,
         Fault::ReadError | Fault::WriteError | Fault::SyncError | Fault::DiskFull => 20,
     }
 }
 
-/// Each seed has weather of its own: some faults often, others not at all.
-fn weather(theme: Theme, chance: &mut Chance) -> Weather {
+/// Each seed has rates of its own: some faults often, others not at all.
+fn fault_plan(theme: Theme, random: &mut SeededRandom) -> FaultPlan {
     let mut rates: BTreeMap<Fault, u64> = BTreeMap::new();
     for fault in FAULTS {
         let strength = match (theme, fault) {
-            (Theme::Storms, _) => chance.pick([0, 1, 1, 2, 3]),
-            (Theme::Clocks, Fault::NodeClock) => chance.pick([2, 4, 8]),
-            (Theme::Clocks, Fault::StoreClock) => chance.pick([20, 40, 80]),
-            (Theme::Programs, Fault::CrashBefore | Fault::CrashAfter) => chance.pick([3, 5]),
+            (Theme::Faults, _) => random.pick([0, 1, 1, 2, 3]),
+            (Theme::Clocks, Fault::NodeClock) => random.pick([2, 4, 8]),
+            (Theme::Clocks, Fault::StoreClock) => random.pick([20, 40, 80]),
+            (Theme::Programs, Fault::CrashBefore | Fault::CrashAfter) => random.pick([3, 5]),
             (Theme::Programs, Fault::ErrorBefore | Fault::ErrorAfter) => 1,
-            (Theme::Clocks | Theme::Programs, _) => chance.pick([0, 0, 1]),
+            (Theme::Clocks | Theme::Programs, _) => random.pick([0, 0, 1]),
         };
         rates.insert(fault, strength * usual(fault));
     }
-    let mut weather = Weather {
+    let mut plan = FaultPlan {
         rates,
-        faults_max: chance.between(40, 120),
+        faults_max: random.between(40, 120),
         spared: BTreeSet::new(),
         clock_jump_ms_max: if theme == Theme::Clocks { DAY_MS } else { 10_000 },
-        slow_calls: chance.pick([5, 20, 50]),
-        batch_ms: chance.pick([None, Some(0), Some(0), Some(1), Some(2), Some(5), Some(20)]),
+        slow_calls: random.pick([5, 20, 50]),
+        batch_ms: random.pick([None, Some(0), Some(0), Some(1), Some(2), Some(5), Some(20)]),
     };
-    if weather.batch_ms.is_none() {
-        weather.rates.remove(&Fault::LostBatch);
+    if plan.batch_ms.is_none() {
+        plan.rates.remove(&Fault::LostBatch);
     }
-    weather
+    plan
 }
 
 impl fmt::Display for Plan {
@@ -231,7 +236,7 @@ impl fmt::Display for Plan {
         for (index, node) in self.nodes.iter().enumerate() {
             writeln!(f, "  node {index}: {node:?}")?;
         }
-        writeln!(f, "  {:?}", self.weather)?;
+        writeln!(f, "  {:?}", self.faults)?;
         for Root { id, start_after_ms, cancel_after_ms, program } in &self.roots {
             write!(f, "  {id}, started after {start_after_ms} ms")?;
             if let Some(cancel_after_ms) = cancel_after_ms {

@@ -1,51 +1,51 @@
-//! Power cuts: everybody dies at once, and somebody switches the machine on again.
+//! Power cuts: all processes end at once, and start again later.
 
 use std::sync::Arc;
 
 use tokio::time::sleep;
 
 use crate::checks;
-use crate::scene::Scene;
-use crate::weather::Fault;
+use crate::fault_plan::Fault;
+use crate::scenario::Scenario;
 use crate::world::in_time;
 
-/// How long it stays dark, at most.
-const DARK_MS_MAX: u64 = 2_000;
+/// How long there is no power, at most.
+const DOWN_MS_MAX: u64 = 2_000;
 
-/// Waits for power cuts, and sees the world through each of them.
-pub(crate) async fn watch(scene: Arc<Scene>) {
+/// Waits for power cuts, and restarts the world after each of them.
+pub(crate) async fn watch(scenario: Arc<Scenario>) {
     loop {
-        scene.store.outage().await;
-        scene.go_dark();
+        scenario.store.power_failure().await;
+        scenario.cut_power();
         loop {
-            scene.fault(Fault::PowerCut, format_args!("everybody dies"));
-            in_time(&scene, "closing the store", scene.clients().kill()).await;
-            in_time(&scene, "stopping all nodes", scene.all_down()).await;
-            sleep(scene.some_ms(0, DARK_MS_MAX)).await;
-            scene.store.restart();
+            scenario.fault(Fault::PowerCut, format_args!("all processes end"));
+            in_time(&scenario, "closing the store", scenario.clients().kill()).await;
+            in_time(&scenario, "stopping all nodes", scenario.all_ended()).await;
+            sleep(scenario.some_ms(0, DOWN_MS_MAX)).await;
+            scenario.store.restart();
             tokio::select! {
                 biased;
-                () = scene.store.outage() => {}
-                _ = in_time(&scene, "opening the store after a power cut", recover(&scene)) => break,
+                () = scenario.store.power_failure() => {}
+                _ = in_time(&scenario, "opening the store after a power cut", recover(&scenario)) => break,
             }
         }
-        scene.note(format_args!("the power is back"));
-        scene.light_up();
+        scenario.trace(format_args!("the power is back"));
+        scenario.restore_power();
     }
 }
 
-/// Opens the store for clients, and looks at what is there before anybody goes on.
-async fn recover(scene: &Scene) {
-    // The disk may fail while the store is opened; whoever wants it tries again.
+/// Opens the store for clients, and checks what is there before any process goes on.
+async fn recover(scenario: &Scenario) {
+    // The disk may fail while the store is opened; the caller tries again.
     let clients = loop {
-        match scene.store.open().await {
+        match scenario.store.open().await {
             Ok(clients) => break clients,
             Err(error) => {
-                scene.note(format_args!("the store cannot be opened: {error}"));
-                sleep(scene.some_ms(1, 200)).await;
+                scenario.trace(format_args!("the store cannot be opened: {error}"));
+                sleep(scenario.some_ms(1, 200)).await;
             }
         }
     };
-    scene.set_clients(clients);
-    checks::check_after_power_cut(scene).await;
+    scenario.set_clients(clients);
+    checks::check_after_power_cut(scenario).await;
 }

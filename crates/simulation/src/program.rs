@@ -53,7 +53,7 @@ pub enum Action {
     RaceLostByQueue,
     /// A child that waits for ever against a timer: it is cancelled.
     RaceLostByChild,
-    /// Something that may come before a timer or after it: whoever wins, the rest goes on the same way.
+    /// Something that may come before a timer or after it: whichever wins, the rest is the same.
     OpenRace {
         /// What is raced against the timer.
         against: Racer,
@@ -80,7 +80,7 @@ pub enum Action {
         /// What each of them does.
         programs: Vec<Program>,
     },
-    /// An orchestration of its own that nobody waits for.
+    /// A separate orchestration that is not awaited.
     Detached {
         /// What it does.
         program: Program,
@@ -157,11 +157,11 @@ pub enum Ending {
     Complete,
     /// It fails.
     Fail,
-    /// It waits until somebody cancels it.
+    /// It waits until a client cancels it.
     AwaitCancel,
-    /// It waits for a child that waits, until somebody cancels it.
+    /// It waits for a child that waits, until a client cancels it.
     AwaitCancelWithChild,
-    /// It waits for ever and nobody of the outside cares.
+    /// It waits for ever; no client acts on it.
     Forever,
 }
 

@@ -1,52 +1,53 @@
-//! What a seed proves.
+//! Runs one seed of a proof.
 
 use std::fmt::Write as _;
 
 use everturn_proof::{Counts, Failure, is_stress_run};
 
-use crate::memory_store;
+use crate::fault_plan::Fault;
+use crate::memory_world;
 use crate::plan::{Plan, Theme};
 use crate::shrink::shrink_on;
-use crate::store::Founder;
-use crate::weather::Fault;
 use crate::world::run_on;
+use crate::world_store::CreateStore;
 
-/// Lives through the world of a seed, and says what it amounts to.
+/// Runs the world of a seed, and returns how much happened in it.
 ///
 /// # Errors
-/// If it broke a promise, or too little happened in it. The explanation is the smallest plan found that breaks the same.
+/// If it violated a guarantee, or too little happened in it. The explanation is the smallest plan that was found to violate
+/// the same.
 pub fn prove(theme: Theme, seed: u64) -> Result<Counts, Failure> {
-    prove_on(memory_store::found, theme, Plan::new(theme, seed))
+    prove_on(memory_world::create, theme, Plan::new(theme, seed))
 }
 
-/// The same with a plan, in a store of one's own.
+/// The same with a plan, on another store.
 ///
 /// # Errors
 /// As above.
-pub fn prove_on(found: Founder, theme: Theme, plan: Plan) -> Result<Counts, Failure> {
-    let plan = if is_stress_run() { plan.cruelly() } else { plan };
-    let outcome = run_on(found, &plan);
+pub fn prove_on(create: CreateStore, theme: Theme, plan: Plan) -> Result<Counts, Failure> {
+    let plan = if is_stress_run() { plan.with_stress_settings() } else { plan };
+    let outcome = run_on(create, &plan);
     let mut wrong = outcome.violations;
     wrong.extend(outcome.counts.shortfalls());
     if theme == Theme::Clocks && !outcome.counts.faults.contains_key(&Fault::StoreClock) {
-        wrong.push("nobody set the store's clock".to_owned());
+        wrong.push("the store's clock was never set".to_owned());
     }
     if wrong.is_empty() {
         return Ok(outcome.counts.named());
     }
-    Err(Failure::explained_by(format!("{theme:?} broke something:\n  {}", wrong.join("\n  ")), move || {
-        explain(found, &plan)
+    Err(Failure::explained_by(format!("violations of {theme:?}:\n  {}", wrong.join("\n  ")), move || {
+        explain(create, &plan)
     }))
 }
 
-fn explain(found: Founder, plan: &Plan) -> String {
+fn explain(create: CreateStore, plan: &Plan) -> String {
     let mut text = String::new();
     // A seed in which too little happened has nothing to shrink.
-    let Some(first) = run_on(found, plan).violations.into_iter().next() else { return text };
-    let (plan, outcome) = shrink_on(found, plan, &first);
+    let Some(first) = run_on(create, plan).violations.into_iter().next() else { return text };
+    let (plan, outcome) = shrink_on(create, plan, &first);
     // Writing into a text cannot fail.
-    let _ = writeln!(text, "\nthe smallest plan found (seed {} of the sky):\n{plan}", plan.seed);
-    let _ = writeln!(text, "  faults:\n{}\n  broke:", outcome.faults);
+    let _ = writeln!(text, "\nthe smallest plan found (seed {}):\n{plan}", plan.seed);
+    let _ = writeln!(text, "  faults:\n{}\n  violations:", outcome.faults);
     for violation in &outcome.violations {
         let _ = writeln!(text, "  {violation}");
     }

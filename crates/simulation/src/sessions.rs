@@ -1,14 +1,15 @@
-//! Who owns which session, as far as answers tell: as long as a lease lives nobody else gets an activity of its session.
+//! The owners of sessions, as far as answers show: while a lease is live, no other owner gets an activity of its session.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use everturn::providers::SessionFetchConfig;
+use everturn::providers::store::SessionRenewal;
 
-use crate::observer::Moment;
+use crate::recorder::Moment;
 use crate::sim_clock::SimClock;
 
-/// The leases that are known to live.
+/// The leases that are known to be live.
 #[derive(Debug, Default)]
 pub(crate) struct Sessions(BTreeMap<String, Lease>);
 
@@ -19,28 +20,19 @@ struct Lease {
     /// Its end, by the monotonic clock and by the wall clock: whichever comes first.
     until: Duration,
     until_ms: u64,
-    /// When an activity of it was last handed out.
+    /// When an activity of it was last fetched.
     active_at: Duration,
 }
 
 impl Lease {
-    fn is_alive(&self, at: Moment, clock: &SimClock) -> bool {
+    fn is_live(&self, at: Moment, clock: &SimClock) -> bool {
         at.monotonic < self.until && clock.latest_ms_since(self.since.monotonic) < self.until_ms
     }
 }
 
-/// A renewal of leases that was answered.
-#[derive(Debug)]
-pub(crate) struct Renewal<'a> {
-    pub(crate) owner_ids: &'a [&'a str],
-    pub(crate) extend_for: Duration,
-    pub(crate) idle_timeout: Duration,
-    pub(crate) called: Moment,
-}
-
 impl Sessions {
-    /// An activity of a session was handed out; what is wrong with that. If the answer did not come at once, nobody
-    /// knows how much of the lease is left.
+    /// An activity of a session was fetched; returns what is wrong with that. If the answer did not come at once, it is
+    /// unknown how much of the lease is left.
     pub(crate) fn fetched(
         &mut self,
         session_id: &str,
@@ -61,7 +53,7 @@ impl Sessions {
             active_at: at.monotonic,
         };
         let before = self.0.insert(session_id.to_owned(), lease)?;
-        let is_stolen = before.owner_id != config.owner_id && before.is_alive(at, clock);
+        let is_stolen = before.owner_id != config.owner_id && before.is_live(at, clock);
         is_stolen.then(|| {
             let left = before.until - at.monotonic;
             format!(
@@ -71,12 +63,12 @@ impl Sessions {
         })
     }
 
-    /// Leases were renewed: those that live and are in use.
-    pub(crate) fn renewed(&mut self, renewal: &Renewal<'_>, at: Moment, clock: &SimClock) {
+    /// A renewal was answered: it extended the leases that are live and in use.
+    pub(crate) fn renewed(&mut self, renewal: &SessionRenewal, called: Moment, at: Moment, clock: &SimClock) {
         for lease in self.0.values_mut() {
-            let is_in_use = renewal.called.monotonic < lease.active_at + renewal.idle_timeout;
-            let is_owned = renewal.owner_ids.contains(&lease.owner_id.as_str());
-            if is_owned && is_in_use && lease.is_alive(renewal.called, clock) {
+            let is_in_use = called.monotonic < lease.active_at + renewal.idle_timeout;
+            let is_owned = renewal.owner_ids.contains(&lease.owner_id);
+            if is_owned && is_in_use && lease.is_live(called, clock) {
                 lease.until = at.monotonic + renewal.extend_for;
                 lease.until_ms = at.now_ms + renewal.extend_for.as_millis() as u64;
             }
@@ -90,7 +82,7 @@ mod tests {
     use tokio::time::{Instant, advance};
 
     use super::*;
-    use crate::chance::Chance;
+    use crate::random::SeededRandom;
 
     const LEASE: Duration = Duration::from_secs(1);
 
@@ -104,19 +96,19 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_session_that_goes_to_another_owner_while_its_lease_lives_is_noticed() {
-        let clock = SimClock::new(Instant::now(), 0, Chance::new(1));
+    async fn a_session_that_goes_to_another_owner_while_its_lease_is_live_is_noticed() {
+        let clock = SimClock::new(Instant::now(), 0, SeededRandom::new(1));
         let mut sessions = Sessions::default();
         assert_eq!(fetched(&mut sessions, "one", &clock), None);
         assert_eq!(fetched(&mut sessions, "one", &clock), None);
         advance(LEASE / 2).await;
         let renewal =
-            Renewal { owner_ids: &["one"], extend_for: LEASE, idle_timeout: LEASE, called: now(&clock) };
-        sessions.renewed(&renewal, now(&clock), &clock);
+            SessionRenewal { owner_ids: vec!["one".to_owned()], extend_for: LEASE, idle_timeout: LEASE };
+        sessions.renewed(&renewal, now(&clock), now(&clock), &clock);
         advance(LEASE * 3 / 4).await;
         assert!(fetched(&mut sessions, "two", &clock).is_some(), "it was renewed");
         advance(LEASE).await;
-        assert_eq!(fetched(&mut sessions, "one", &clock), None, "nobody renewed it");
+        assert_eq!(fetched(&mut sessions, "one", &clock), None, "it was not renewed");
         clock.jump(1_000);
         assert_eq!(fetched(&mut sessions, "two", &clock), None, "by the wall clock it has ended");
     }

@@ -1,30 +1,30 @@
-//! Making a failing plan small enough to be read.
+//! Makes a failing plan small enough to be read.
 
 use std::time::{Duration, Instant};
 
-use crate::memory_store;
+use crate::fault_plan::Fault;
+use crate::memory_world;
 use crate::plan::Plan;
 use crate::program::{Action, Ending, Program};
-use crate::store::Founder;
-use crate::weather::Fault;
 use crate::world::{Outcome, run_on};
+use crate::world_store::CreateStore;
 
-/// How many worlds may be lived through to shrink one.
+/// How many worlds may be run to shrink one.
 const RUNS_MAX: u32 = 1_500;
-/// How long that may take: somebody waits for it.
+/// How long that may take.
 const TIME_MAX: Duration = Duration::from_secs(60);
-/// A smaller plan meets other weather; so many skies are tried before it counts as good.
-const SKIES: u64 = 4;
+/// A smaller plan draws other faults; so many seeds are tried before it counts as good.
+const SEEDS: u64 = 4;
 
-/// A smaller plan that breaks the same thing, and what became of it.
+/// A smaller plan with the same violation, and its outcome.
 pub fn shrink(plan: &Plan, broken: &str) -> (Plan, Outcome) {
-    shrink_on(memory_store::found, plan, broken)
+    shrink_on(memory_world::create, plan, broken)
 }
 
-/// The same in a store of one's own.
-pub fn shrink_on(found: Founder, plan: &Plan, broken: &str) -> (Plan, Outcome) {
+/// The same on another store.
+pub fn shrink_on(create: CreateStore, plan: &Plan, broken: &str) -> (Plan, Outcome) {
     let mut search =
-        Search { found, best: plan.clone(), kind: kind_of(broken), runs: 0, began: Instant::now() };
+        Search { create, best: plan.clone(), kind: kind_of(broken), runs: 0, began: Instant::now() };
     loop {
         let before = search.best.clone();
         search.fewer_roots();
@@ -32,7 +32,7 @@ pub fn shrink_on(found: Founder, plan: &Plan, broken: &str) -> (Plan, Outcome) {
         search.fewer_steps();
         search.plainer_ends();
         if search.best == before || search.is_over() {
-            let outcome = run_on(found, &search.best);
+            let outcome = run_on(create, &search.best);
             return (search.best, outcome);
         }
     }
@@ -45,7 +45,7 @@ fn kind_of(violation: &str) -> String {
 }
 
 struct Search {
-    found: Founder,
+    create: CreateStore,
     best: Plan,
     kind: String,
     runs: u32,
@@ -57,16 +57,16 @@ impl Search {
         self.runs >= RUNS_MAX || self.began.elapsed() >= TIME_MAX
     }
 
-    /// Keeps a smaller plan if it still breaks the same thing, under its own sky or another.
+    /// Keeps a smaller plan if it still has the same violation, with its own seed or another.
     fn offer(&mut self, mut plan: Plan) -> bool {
         let seed = plan.seed;
-        for sky in 0..SKIES {
+        for attempt in 0..SEEDS {
             if self.is_over() {
                 return false;
             }
-            plan.seed = seed.wrapping_add(sky.wrapping_mul(0x9E37_79B9));
+            plan.seed = seed.wrapping_add(attempt.wrapping_mul(0x9E37_79B9));
             self.runs += 1;
-            if run_on(self.found, &plan).violations.iter().any(|violation| kind_of(violation) == self.kind) {
+            if run_on(self.create, &plan).violations.iter().any(|violation| kind_of(violation) == self.kind) {
                 self.best = plan;
                 return true;
             }
@@ -77,26 +77,26 @@ impl Search {
     fn fewer_faults(&mut self) {
         // They have no number to be spared by.
         let mut plan = self.best.clone();
-        if plan.weather.rates.remove(&Fault::NodeClock).is_some() {
+        if plan.faults.rates.remove(&Fault::NodeClock).is_some() {
             self.offer(plan);
         }
         let mut least = 0;
-        while least < self.best.weather.faults_max {
+        while least < self.best.faults.faults_max {
             let mut plan = self.best.clone();
-            plan.weather.faults_max = least + (plan.weather.faults_max - least) / 2;
-            let tried = plan.weather.faults_max;
+            plan.faults.faults_max = least + (plan.faults.faults_max - least) / 2;
+            let tried = plan.faults.faults_max;
             if !self.offer(plan) {
                 least = tried + 1;
             }
         }
-        let mut chunk = self.best.weather.faults_max.div_ceil(2);
+        let mut chunk = self.best.faults.faults_max.div_ceil(2);
         while chunk > 0 {
-            for from in (0..self.best.weather.faults_max).step_by(chunk as usize) {
+            for from in (0..self.best.faults.faults_max).step_by(chunk as usize) {
                 let mut plan = self.best.clone();
-                let end = (from + chunk).min(plan.weather.faults_max);
-                let spared_before = plan.weather.spared.len();
-                plan.weather.spared.extend(from..end);
-                if plan.weather.spared.len() > spared_before {
+                let end = (from + chunk).min(plan.faults.faults_max);
+                let spared_before = plan.faults.spared.len();
+                plan.faults.spared.extend(from..end);
+                if plan.faults.spared.len() > spared_before {
                     self.offer(plan);
                 }
             }

@@ -11,18 +11,18 @@ use everturn::providers::Clock;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::chance::Chance;
+use crate::random::SeededRandom;
 
 /// What the true time of the simulated world begins with, in milliseconds since the epoch.
 const BEGINNING_MS: u64 = 1_800_000_000_000;
 
 /// A clock that follows tokio's paused time, as far off as it was set, with randomness from a seed.
 #[derive(Debug)]
-pub(crate) struct SimClock {
+pub struct SimClock {
     origin: Instant,
     offset_ms: AtomicI64,
     jumps: Mutex<Vec<Jump>>,
-    chance: Mutex<Chance>,
+    chance: Mutex<SeededRandom>,
     moved: Arc<Notify>,
 }
 
@@ -35,7 +35,12 @@ struct Jump {
 }
 
 impl SimClock {
-    pub(crate) fn new(origin: Instant, offset_ms: i64, chance: Chance) -> Self {
+    /// A clock that shows `now_ms` now. It works inside the async runtime it was made in.
+    pub fn starting_at(now_ms: u64, chance: SeededRandom) -> Self {
+        Self::new(Instant::now(), now_ms.cast_signed() - BEGINNING_MS.cast_signed(), chance)
+    }
+
+    pub(crate) fn new(origin: Instant, offset_ms: i64, chance: SeededRandom) -> Self {
         Self {
             origin,
             offset_ms: AtomicI64::new(offset_ms),

@@ -31,8 +31,8 @@ use tokio::sync::oneshot;
 use self::batch::{Assignments, WriterBatch};
 use self::connection::WriteConnection;
 use self::other_processes::{FOREIGN_LOOK, OtherProcesses};
-use self::outage::{LOST_PAUSE, Outage};
-use self::schedule::{CLOCK_LOOK, Schedule, WorkHints};
+use self::outage::{LOST_PAUSE, WriterOutage};
+use self::schedule::{CLOCK_LOOK, WakeSchedule, WorkHints};
 use crate::checkpoint::{self, Checkpointer};
 use crate::command_queue::{Command, CommandQueue, CommandSource, Reading};
 use crate::error::SqliteError;
@@ -84,8 +84,8 @@ pub(crate) struct Writer {
     late: Assignments,
     /// Damaged instances that were logged, so that each is logged once.
     reported: HashSet<i64>,
-    schedule: Schedule,
-    outage: Outage,
+    schedule: WakeSchedule,
+    outage: WriterOutage,
     others: OtherProcesses,
     reads: Vec<Reading>,
     checkpoints: Vec<oneshot::Sender<Result<(), SqliteError>>>,
@@ -114,8 +114,8 @@ impl Writer {
             fetches: ParkedFetches::default(),
             late: Assignments::default(),
             reported: HashSet::new(),
-            schedule: Schedule::default(),
-            outage: Outage::default(),
+            schedule: WakeSchedule::default(),
+            outage: WriterOutage::default(),
             others,
             reads: Vec::new(),
             checkpoints: Vec::new(),

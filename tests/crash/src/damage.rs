@@ -1,9 +1,9 @@
-//! Damage to what is stored: any bit of any value in any row of an instance, past the provider.
+//! Damages stored data past the provider: any bit of any value in any row of an instance.
 
 use rusqlite::types::{Value, ValueRef};
 use rusqlite::{Connection, Row, params_from_iter};
 
-use crate::chance::Chance;
+use everturn_simulation::SeededRandom;
 
 /// The tables with rows of an instance, and which rows those are.
 const TABLES: [(&str, &str); 8] = [
@@ -18,18 +18,22 @@ const TABLES: [(&str, &str); 8] = [
 ];
 const OWNED: &str = "instance_key = (SELECT instance_key FROM instances WHERE instance_id = ?1)";
 
-/// A key with one of these bits turned would be that of a neighbour: damage to two instances.
+/// The low bits of a key are not flipped: the result could be the key of another instance.
 const KEY_BITS: u64 = 8;
 
-/// Damages a value of this instance. Tells what was done, if anything could be: a file system can do everything that is
-/// done here, and more that a constraint of the format forbids.
-pub fn damage(conn: &Connection, instance: &str, chance: &mut Chance) -> rusqlite::Result<Option<String>> {
+/// Damages a random value of this instance. Returns a description, or `None` if there was no such row or a constraint
+/// of the schema rejected the value.
+pub fn damage(
+    conn: &Connection,
+    instance: &str,
+    random: &mut SeededRandom,
+) -> rusqlite::Result<Option<String>> {
     conn.pragma_update(None, "ignore_check_constraints", "ON")?;
     conn.pragma_update(None, "foreign_keys", "OFF")?;
-    let (table, rows) = TABLES[chance.index(TABLES.len())];
+    let (table, rows) = TABLES[random.index(TABLES.len())];
     let columns = columns(conn, table)?;
     let keys: Vec<&str> = columns.iter().filter(|(_, is_key)| *is_key).map(|(name, _)| &**name).collect();
-    let (column, _) = &columns[chance.index(columns.len())];
+    let (column, _) = &columns[random.index(columns.len())];
     let select = format!("SELECT {}, {column} FROM {table} WHERE {rows}", keys.join(", "));
     let mut found: Vec<(Vec<Value>, Value)> = conn
         .prepare(&select)?
@@ -41,10 +45,10 @@ pub fn damage(conn: &Connection, instance: &str, chance: &mut Chance) -> rusqlit
     if found.is_empty() {
         return Ok(None);
     }
-    let (mut key, stored) = found.swap_remove(chance.index(found.len()));
+    let (mut key, stored) = found.swap_remove(random.index(found.len()));
     let lowest_bit = if column == "instance_key" { KEY_BITS } else { 0 };
-    let (value, place) = match damaged(stored.clone(), lowest_bit, chance) {
-        Value::Blob(bytes) if !chance.percent(5) => (Value::Blob(bytes), "CAST(?1 AS TEXT)"),
+    let (value, place) = match damaged(stored.clone(), lowest_bit, random) {
+        Value::Blob(bytes) if !random.percent(5) => (Value::Blob(bytes), "CAST(?1 AS TEXT)"),
         other => (other, "?1"),
     };
     let by_key: Vec<String> =
@@ -53,10 +57,11 @@ pub fn damage(conn: &Connection, instance: &str, chance: &mut Chance) -> rusqlit
     key.insert(0, value.clone());
     match conn.execute(&update, params_from_iter(key)) {
         Ok(0) => Ok(None),
-        Ok(_) => {
-            Ok(Some(format!("{table}.{column} of {instance}: {} became {}", shown(&stored), shown(&value))))
-        }
-        // The format has no such value in this place.
+        Ok(_) => Ok(Some(format!(
+            "{table}.{column} of {instance}: {} became {}",
+            describe(&stored),
+            describe(&value)
+        ))),
         Err(error) if error.sqlite_error_code() == Some(rusqlite::ErrorCode::ConstraintViolation) => Ok(None),
         Err(error) => Err(error),
     }
@@ -69,7 +74,7 @@ fn columns(conn: &Connection, table: &str) -> rusqlite::Result<Vec<(String, bool
         .collect()
 }
 
-/// A value, whatever is in it: text need not be text.
+/// A value; text is read as bytes, because damaged text need not be valid UTF-8.
 fn bytes_or_number(row: &Row<'_>, place: usize) -> rusqlite::Result<Value> {
     Ok(match row.get_ref(place)? {
         ValueRef::Text(bytes) | ValueRef::Blob(bytes) => Value::Blob(bytes.to_vec()),
@@ -79,28 +84,28 @@ fn bytes_or_number(row: &Row<'_>, place: usize) -> rusqlite::Result<Value> {
     })
 }
 
-fn damaged(stored: Value, lowest_bit: u64, chance: &mut Chance) -> Value {
+fn damaged(stored: Value, lowest_bit: u64, random: &mut SeededRandom) -> Value {
     match stored {
-        _ if chance.percent(8) => Value::Null,
+        _ if random.percent(8) => Value::Null,
         Value::Integer(number) => {
-            Value::Integer(number ^ (1_i64 << (lowest_bit + chance.below(64 - lowest_bit))))
+            Value::Integer(number ^ (1_i64 << (lowest_bit + random.modulo(64 - lowest_bit))))
         }
         Value::Blob(mut bytes) if !bytes.is_empty() => {
-            let at = chance.index(bytes.len());
-            match chance.below(6) {
+            let at = random.index(bytes.len());
+            match random.modulo(6) {
                 0 => bytes.truncate(at),
-                1 => bytes.extend((0..40).map(|_| chance.next_u64() as u8)),
-                2 => bytes[at..].iter_mut().take(8).for_each(|byte| *byte = chance.next_u64() as u8),
-                _ => bytes[at] ^= 1 << chance.below(8),
+                1 => bytes.extend((0..40).map(|_| random.next_u64() as u8)),
+                2 => bytes[at..].iter_mut().take(8).for_each(|byte| *byte = random.next_u64() as u8),
+                _ => bytes[at] ^= 1 << random.modulo(8),
             }
             Value::Blob(bytes)
         }
-        Value::Null if chance.percent(50) => Value::Integer(chance.next_u64().cast_signed()),
-        _ => Value::Blob((0..chance.below(40)).map(|_| chance.next_u64() as u8).collect()),
+        Value::Null if random.percent(50) => Value::Integer(random.next_u64().cast_signed()),
+        _ => Value::Blob((0..random.modulo(40)).map(|_| random.next_u64() as u8).collect()),
     }
 }
 
-fn shown(value: &Value) -> String {
+fn describe(value: &Value) -> String {
     match value {
         Value::Blob(bytes) => format!("{:?}", String::from_utf8_lossy(bytes)),
         other => format!("{other:?}"),

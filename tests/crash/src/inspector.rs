@@ -1,15 +1,16 @@
-//! Holds what is stored against the promises and against what the outside world was told.
+//! Checks stored data against the guarantees and against what clients, activities and runtimes observed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use everturn::{Event, EventKind, build_child_instance_id};
+use everturn::{Event, EventKind};
 use everturn_core::WorkItem;
 
-use crate::agreement::{disagreements, kv_of, status_of};
-use crate::ledger::{Known, Outcome, Told};
-use crate::tables::Tables;
+use crate::history_rules::{kv_of, status_of, violations};
+use crate::observations::{InstanceObservations, InstanceOutcome, Observations};
+use crate::tables::StoredTables;
+use crate::work_places::{activity_places, child_places, detached_places, timer_places};
 
-/// Looks at the same store again and again; what was written once must stay.
+/// Checks one store again and again: events must not change between two checks.
 #[derive(Default)]
 pub struct Inspector {
     histories: BTreeMap<(String, u64), Vec<String>>,
@@ -17,38 +18,41 @@ pub struct Inspector {
 }
 
 impl Inspector {
-    /// Looks at what is stored. Fails with everything that is wrong.
-    pub fn inspect(&mut self, tables: &Tables, known: &Known) -> Result<(), String> {
+    /// Checks stored data at any time. Fails with everything that is wrong.
+    pub fn inspect(&mut self, tables: &StoredTables, observations: &Observations) -> Result<(), String> {
         if tables.integrity != "ok" {
             self.found.push(format!("the file is damaged: {}", tables.integrity));
         }
-        self.found.extend(tables.set_aside.iter().map(|reason| format!("a row was set aside: {reason}")));
-        self.nothing_written_has_changed(tables);
-        self.executions_agree_with_their_histories(tables);
-        self.everything_asked_for_is_somewhere_once(tables);
-        self.messages_in_hand_are_held(tables);
-        self.nothing_is_recorded_twice(tables, known);
-        self.what_was_accepted_is_there(tables, known);
-        self.activities_ran_for_committed_turns(tables, known);
-        self.found.extend(known.refusals.iter().map(|refusal| format!("refused for good: {refusal}")));
-        self.found.extend(known.wrong.iter().cloned());
-        self.settle()
+        self.found
+            .extend(tables.dead_letters.iter().map(|reason| format!("a row was dead-lettered: {reason}")));
+        self.events_are_unchanged(tables);
+        self.rows_match_histories(tables);
+        self.scheduled_work_exists_once(tables);
+        self.fetched_messages_are_locked(tables);
+        self.nothing_is_recorded_twice(tables, observations);
+        self.accepted_calls_are_stored(tables, observations);
+        self.activities_ran_for_committed_turns(tables, observations);
+        self.found.extend(
+            observations.refusals.iter().map(|refusal| format!("refused with a permanent error: {refusal}")),
+        );
+        self.found.extend(observations.wrong.iter().cloned());
+        self.report()
     }
 
-    /// Looks at what is stored when everything is over.
-    pub fn inspect_end(&mut self, tables: &Tables, known: &Known) -> Result<(), String> {
-        for (id, told) in &known.instances {
-            match &told.outcome {
-                Some(Outcome::Failed(reason)) if told.cancelled && reason.contains("enough") => {}
-                Some(Outcome::Completed(output)) => {
-                    if let Some(wrong) = told.plan.judge(output) {
+    /// Checks stored data after all instances have ended.
+    pub fn inspect_end(&mut self, tables: &StoredTables, observations: &Observations) -> Result<(), String> {
+        for (id, observed) in &observations.instances {
+            match &observed.outcome {
+                Some(InstanceOutcome::Failed(reason)) if observed.cancelled && reason.contains("enough") => {}
+                Some(InstanceOutcome::Completed(output)) => {
+                    if let Some(wrong) = observed.script.judge(output) {
                         self.found.push(format!("{id} ended with {wrong}"));
                     }
                 }
-                other => self.found.push(format!("{id} ({:?}) ended with {other:?}", told.plan)),
+                other => self.found.push(format!("{id} ({:?}) ended with {other:?}", observed.script)),
             }
         }
-        self.everybody_has_ended(tables);
+        self.all_instances_ended(tables);
         for message in &tables.messages {
             self.found.push(format!("a message is left over: {:?}", message.item));
         }
@@ -58,11 +62,11 @@ impl Inspector {
         for (id, _) in tables.instances.iter().filter(|(_, instance)| instance.locked) {
             self.found.push(format!("{id} is locked for ever"));
         }
-        self.settle()
+        self.report()
     }
 
-    /// Children and detached instances too. Nobody cancels those that nobody waits for.
-    fn everybody_has_ended(&mut self, tables: &Tables) {
+    /// Children and detached instances have ended too. Detached instances complete: no client cancels them.
+    fn all_instances_ended(&mut self, tables: &StoredTables) {
         for id in tables.instances.keys() {
             if !tables.has_ended(id) {
                 self.found.push(format!("{id} has not ended"));
@@ -70,20 +74,20 @@ impl Inspector {
         }
         for instance in tables.executions.values().flat_map(|execution| &execution.events).filter_map(chained)
         {
-            if !matches!(ending(tables, instance), Some(Outcome::Completed(output)) if output.starts_with("s0#"))
+            if !matches!(ending(tables, instance), Some(InstanceOutcome::Completed(output)) if output.starts_with("s0#"))
             {
-                self.found.push(format!("{instance}, which lives on its own, did not end well"));
+                self.found.push(format!("detached instance {instance} did not complete"));
             }
         }
     }
 
-    fn settle(&mut self) -> Result<(), String> {
+    fn report(&mut self) -> Result<(), String> {
         let found = std::mem::take(&mut self.found);
         if found.is_empty() { Ok(()) } else { Err(found.join("\n    ")) }
     }
 
-    /// Events are written once and never changed, whatever happens to the machine afterwards.
-    fn nothing_written_has_changed(&mut self, tables: &Tables) {
+    /// Events are written once and never changed.
+    fn events_are_unchanged(&mut self, tables: &StoredTables) {
         for (key, before) in &self.histories {
             let now =
                 tables.executions.get(key).map(|execution| execution.events.as_slice()).unwrap_or_default();
@@ -98,9 +102,9 @@ impl Inspector {
         }
     }
 
-    fn executions_agree_with_their_histories(&mut self, tables: &Tables) {
+    fn rows_match_histories(&mut self, tables: &StoredTables) {
         for ((id, number), execution) in &tables.executions {
-            for wrong in disagreements(execution) {
+            for wrong in violations(execution) {
                 self.found.push(format!("execution {number} of {id}: {wrong}"));
             }
         }
@@ -113,7 +117,10 @@ impl Inspector {
             let histories = || tables.executions_of(id).flat_map(|(_, execution)| &execution.events);
             let (status, kv) = (status_of(histories()), kv_of(histories()));
             if instance.custom_status != status {
-                self.found.push(format!("{id} says {:?}, and said {status:?}", instance.custom_status));
+                self.found.push(format!(
+                    "the custom status of {id} is {:?}, and was set to {status:?}",
+                    instance.custom_status
+                ));
             }
             if instance.kv != kv {
                 self.found.push(format!("the keys of {id} are {:?}, and were set to {kv:?}", instance.kv));
@@ -122,14 +129,16 @@ impl Inspector {
                 tables.messages_to(id).filter(|item| matches!(item, WorkItem::ContinueAsNew { .. }));
             let expected = usize::from(execution.status == "ContinuedAsNew");
             if successors.count() != expected {
-                self.found
-                    .push(format!("{id} at {number} is {}, and its successor is not", execution.status));
+                self.found.push(format!(
+                    "execution {number} of {id} is {}, and the start of the next is missing",
+                    execution.status
+                ));
             }
         }
     }
 
-    /// Each activity, timer and child is either under way, or on its way back, or recorded: once.
-    fn everything_asked_for_is_somewhere_once(&mut self, tables: &Tables) {
+    /// Each activity, timer and child is in exactly one place: running or queued, its completion queued, or recorded.
+    fn scheduled_work_exists_once(&mut self, tables: &StoredTables) {
         for ((id, number), execution) in &tables.executions {
             let events: Vec<&Event> = execution.events.iter().map(|(event, _)| event).collect();
             let cancelled: BTreeSet<u64> = events
@@ -164,10 +173,10 @@ impl Inspector {
         }
     }
 
-    /// What was sent so many times has come at most so many times, whatever was answered.
-    fn nothing_is_recorded_twice(&mut self, tables: &Tables, known: &Known) {
-        for (id, told) in &known.instances {
-            let asked = |message: &str| told.asked.get(message).copied().unwrap_or(0);
+    /// A message arrives at most as often as clients sent it, whatever the answers were.
+    fn nothing_is_recorded_twice(&mut self, tables: &StoredTables, observations: &Observations) {
+        for (id, observed) in &observations.instances {
+            let asked = |message: &str| observed.asked.get(message).copied().unwrap_or(0);
             for (message, came) in arrivals(tables, id) {
                 if came > asked(&message) {
                     let sent = asked(&message);
@@ -193,22 +202,25 @@ impl Inspector {
         }
     }
 
-    fn messages_in_hand_are_held(&mut self, tables: &Tables) {
+    fn fetched_messages_are_locked(&mut self, tables: &StoredTables) {
         for message in tables.messages.iter().filter(|message| message.tagged) {
             let id = message.item.instance();
             if !tables.instances.get(id).is_some_and(|instance| instance.locked) {
-                self.found.push(format!("a message of {id} is in the hands of nobody: {:?}", message.item));
+                self.found.push(format!(
+                    "a message of {id} is fetched, and {id} is not locked: {:?}",
+                    message.item
+                ));
             }
         }
     }
 
-    fn what_was_accepted_is_there(&mut self, tables: &Tables, known: &Known) {
-        for (id, told) in &known.instances {
+    fn accepted_calls_are_stored(&mut self, tables: &StoredTables, observations: &Observations) {
+        for (id, observed) in &observations.instances {
             let exists = tables.executions_of(id).next().is_some();
-            if told.started && !exists && !tables.messages_to(id).any(WorkItem::is_start) {
+            if observed.started && !exists && !tables.messages_to(id).any(WorkItem::is_start) {
                 self.found.push(format!("the start of {id} was accepted and is gone"));
             }
-            match (&told.outcome, ending(tables, id)) {
+            match (&observed.outcome, ending(tables, id)) {
                 (Some(outcome), ended) if ended.as_ref() != Some(outcome) => {
                     self.found
                         .push(format!("{id} was seen to end with {outcome:?}, and now it is {ended:?}"));
@@ -216,31 +228,36 @@ impl Inspector {
                 _ => {}
             }
             if !tables.has_ended(id) {
-                self.messages_are_there(tables, id, told);
+                self.accepted_messages_are_stored(tables, id, observed);
             }
         }
     }
 
-    fn messages_are_there(&mut self, tables: &Tables, id: &str, told: &Told) {
+    fn accepted_messages_are_stored(
+        &mut self,
+        tables: &StoredTables,
+        id: &str,
+        observed: &InstanceObservations,
+    ) {
         let written = |test: &dyn Fn(&EventKind) -> bool| {
             tables
                 .executions_of(id)
                 .any(|(_, execution)| execution.events.iter().any(|(event, _)| test(&event.kind)))
         };
         let waiting = |test: &dyn Fn(&WorkItem) -> bool| tables.messages_to(id).any(test);
-        if told.cancelled
+        if observed.cancelled
             && !waiting(&|item| matches!(item, WorkItem::CancelInstance { .. }))
             && !written(&|kind| matches!(kind, EventKind::OrchestrationCancelRequested { .. }))
         {
             self.found.push(format!("the cancellation of {id} was accepted and is gone"));
         }
-        if told.raised
+        if observed.raised
             && !waiting(&|item| matches!(item, WorkItem::ExternalRaised { .. }))
             && !written(&|kind| matches!(kind, EventKind::ExternalEvent { .. }))
         {
             self.found.push(format!("the signal to {id} was accepted and is gone"));
         }
-        for message in &told.messages {
+        for message in &observed.messages {
             let queued = waiting(&|item| match item {
                 WorkItem::QueueMessage { data, .. } => data == message,
                 WorkItem::ContinueAsNew { carry_forward_events, .. } => {
@@ -261,19 +278,21 @@ impl Inspector {
         }
     }
 
-    /// An activity runs only for a turn that is stored, and what is recorded of it is what one of its runs returned.
-    fn activities_ran_for_committed_turns(&mut self, tables: &Tables, known: &Known) {
-        for (id, number, input) in known.runs.keys() {
+    /// An activity runs only for a stored turn, and its recorded result is one that a run returned.
+    fn activities_ran_for_committed_turns(&mut self, tables: &StoredTables, observations: &Observations) {
+        for (id, number, input) in observations.runs.keys() {
             let execution = tables.executions.get(&(id.clone(), *number));
             let scheduled = |(event, _): &(Event, String)| matches!(&event.kind, EventKind::ActivityScheduled { input: asked, .. } if asked == input);
             if !execution.is_some_and(|execution| execution.events.iter().any(scheduled)) {
-                self.found.push(format!("activity {input} of {id} ({number}) ran, and nobody asked for it"));
+                self.found.push(format!(
+                    "activity {input} of {id} ({number}) ran, and no committed turn scheduled it"
+                ));
             }
         }
         for ((id, number), execution) in &tables.executions {
             for (event, _) in &execution.events {
                 let EventKind::ActivityCompleted { result } = &event.kind else { continue };
-                let returned = known
+                let returned = observations
                     .runs
                     .iter()
                     .any(|((of, at, _), results)| of == id && at == number && results.contains(result));
@@ -286,9 +305,9 @@ impl Inspector {
     }
 }
 
-/// How often each signal and queue message came to an instance, read or not. What a successor was given by its
-/// predecessor came only once.
-fn arrivals(tables: &Tables, id: &str) -> BTreeMap<String, u64> {
+/// How often each signal and queue message arrived at an instance, read or not. A message that was carried to the next
+/// execution counts once.
+fn arrivals(tables: &StoredTables, id: &str) -> BTreeMap<String, u64> {
     let mut came = BTreeMap::<String, u64>::new();
     let mut carried = BTreeMap::<String, u64>::new();
     for (event, _) in tables.executions_of(id).flat_map(|(_, execution)| &execution.events) {
@@ -322,64 +341,13 @@ fn chained((event, _): &(Event, String)) -> Option<&str> {
 }
 
 /// How an instance ended, by its history.
-fn ending(tables: &Tables, id: &str) -> Option<Outcome> {
+fn ending(tables: &StoredTables, id: &str) -> Option<InstanceOutcome> {
     let (_, last) = tables.executions_of(id).last()?;
     last.events.iter().find_map(|(event, _)| match &event.kind {
-        EventKind::OrchestrationCompleted { output } => Some(Outcome::Completed(output.clone())),
-        EventKind::OrchestrationFailed { details } => Some(Outcome::Failed(details.display_message())),
+        EventKind::OrchestrationCompleted { output } => Some(InstanceOutcome::Completed(output.clone())),
+        EventKind::OrchestrationFailed { details } => {
+            Some(InstanceOutcome::Failed(details.display_message()))
+        }
         _ => None,
     })
-}
-
-fn recorded(events: &[&Event], of: u64, test: impl Fn(&EventKind) -> bool) -> usize {
-    events.iter().filter(|event| event.source_event_id == Some(of) && test(&event.kind)).count()
-}
-
-fn activity_places(tables: &Tables, events: &[&Event], of: (&str, u64, u64)) -> usize {
-    let queued = tables.activities.iter().filter(|row| (row.of.0.as_str(), row.of.1, row.of.2) == of).count();
-    let returning = tables.messages.iter().filter(|message| match &message.item {
-        WorkItem::ActivityCompleted { instance, execution_id, id, .. }
-        | WorkItem::ActivityFailed { instance, execution_id, id, .. } => {
-            (instance.as_str(), *execution_id, *id) == of
-        }
-        _ => false,
-    });
-    let recorded = recorded(events, of.2, |kind| {
-        matches!(kind, EventKind::ActivityCompleted { .. } | EventKind::ActivityFailed { .. })
-    });
-    queued + returning.count() + recorded
-}
-
-fn timer_places(tables: &Tables, events: &[&Event], of: (&str, u64, u64)) -> usize {
-    let queued = tables.messages.iter().filter(|message| match &message.item {
-        WorkItem::TimerFired { instance, execution_id, id, .. } => {
-            (instance.as_str(), *execution_id, *id) == of
-        }
-        _ => false,
-    });
-    queued.count() + recorded(events, of.2, |kind| matches!(kind, EventKind::TimerFired { .. }))
-}
-
-fn child_places(tables: &Tables, events: &[&Event], of: (&str, u64, u64), suffix: &str) -> usize {
-    let child = build_child_instance_id(of.0, suffix);
-    let under_way = usize::from(
-        tables.messages_to(&child).any(WorkItem::is_start)
-            || (tables.executions_of(&child).next().is_some() && !tables.has_ended(&child)),
-    );
-    let returning = tables.messages.iter().filter(|message| match &message.item {
-        WorkItem::SubOrchCompleted { parent_instance, parent_execution_id, parent_id, .. }
-        | WorkItem::SubOrchFailed { parent_instance, parent_execution_id, parent_id, .. } => {
-            (parent_instance.as_str(), *parent_execution_id, *parent_id) == of
-        }
-        _ => false,
-    });
-    let recorded = recorded(events, of.2, |kind| {
-        matches!(kind, EventKind::SubOrchestrationCompleted { .. } | EventKind::SubOrchestrationFailed { .. })
-    });
-    under_way + returning.count() + recorded
-}
-
-fn detached_places(tables: &Tables, instance: &str) -> usize {
-    let starts = tables.messages_to(instance).filter(|item| item.is_start()).count();
-    starts + usize::from(tables.executions_of(instance).next().is_some())
 }

@@ -1,4 +1,4 @@
-//! The tables as they are in the file, past the provider.
+//! The tables of the file, read past the provider.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,60 +7,60 @@ use everturn_core::WorkItem;
 use rusqlite::{Connection, Row};
 
 /// Everything that is stored about instances.
-pub struct Tables {
-    /// What SQLite says of the file; "ok" if it is whole.
+pub struct StoredTables {
+    /// The result of SQLite's integrity check; "ok" if the file is intact.
     pub integrity: String,
     /// Instances by id.
-    pub instances: BTreeMap<String, Instance>,
+    pub instances: BTreeMap<String, InstanceRow>,
     /// Executions by instance and number.
-    pub executions: BTreeMap<(String, u64), Execution>,
+    pub executions: BTreeMap<(String, u64), ExecutionRow>,
     /// Messages to instances.
-    pub messages: Vec<Message>,
+    pub messages: Vec<MessageRow>,
     /// Activities to run.
-    pub activities: Vec<Activity>,
-    /// Why rows were set aside: whose they are cannot be told.
-    pub set_aside: Vec<String>,
+    pub activities: Vec<ActivityRow>,
+    /// Why rows were dead-lettered.
+    pub dead_letters: Vec<String>,
 }
 
 /// One instance that exists.
-pub struct Instance {
+pub struct InstanceRow {
     /// Its last execution.
     pub current_execution_id: Option<u64>,
-    /// Whether somebody holds it.
+    /// Whether it is locked.
     pub locked: bool,
-    /// What it says of itself.
+    /// Its custom status.
     pub custom_status: Option<String>,
     /// Its keys and their values.
     pub kv: BTreeMap<String, String>,
 }
 
 /// One execution.
-pub struct Execution {
+pub struct ExecutionRow {
     /// Its status.
     pub status: String,
-    /// How many events it says it has.
+    /// The stored count of its events.
     pub event_count: u64,
-    /// How many bytes they have together, as it says.
+    /// The stored sum of their bytes.
     pub event_bytes: u64,
-    /// Its events, and each as it is stored.
+    /// Its events, each with its stored text.
     pub events: Vec<(Event, String)>,
 }
 
 /// One message.
-pub struct Message {
-    /// What it says.
+pub struct MessageRow {
+    /// The work item.
     pub item: WorkItem,
-    /// Whether it is in somebody's hands.
+    /// Whether a locked turn has fetched it.
     pub tagged: bool,
 }
 
 /// One activity to run.
-pub struct Activity {
-    /// Who asked for it, in which execution, with which event.
+pub struct ActivityRow {
+    /// The instance, execution and event that scheduled it.
     pub of: (String, u64, u64),
 }
 
-impl Tables {
+impl StoredTables {
     /// Reads everything.
     pub fn read(conn: &Connection) -> rusqlite::Result<Self> {
         let integrity = conn.query_row("PRAGMA integrity_check", [], |row| row.get(0))?;
@@ -70,13 +70,13 @@ impl Tables {
             executions: BTreeMap::new(),
             messages: Vec::new(),
             activities: Vec::new(),
-            set_aside: Vec::new(),
+            dead_letters: Vec::new(),
         };
-        let there: i64 =
+        let has_schema: i64 =
             conn.query_row("SELECT count(*) FROM sqlite_schema WHERE name = 'instances'", [], |row| {
                 row.get(0)
             })?;
-        if there == 1 {
+        if has_schema == 1 {
             tables.read_instances(conn)?;
             tables.read_kv(conn)?;
             tables.read_queues(conn)?;
@@ -89,7 +89,7 @@ impl Tables {
             conn,
             "SELECT instance_id, current_execution_id, lock_token IS NOT NULL, custom_status FROM instances",
             |row| {
-                let instance = Instance {
+                let instance = InstanceRow {
                     current_execution_id: row.get::<_, Option<i64>>(1)?.map(i64::cast_unsigned),
                     locked: row.get(2)?,
                     custom_status: row.get(3)?,
@@ -102,7 +102,7 @@ impl Tables {
         let executions = "SELECT instance_id, execution_id, status, event_count, event_bytes \
              FROM executions JOIN instances USING (instance_key)";
         each(conn, executions, |row| {
-            let execution = Execution {
+            let execution = ExecutionRow {
                 status: row.get(2)?,
                 event_count: number(row, 3)?,
                 event_bytes: number(row, 4)?,
@@ -122,7 +122,7 @@ impl Tables {
         })
     }
 
-    /// What completed executions left, and what the current one wrote over it.
+    /// The keys that completed executions left, overwritten by those of the current execution.
     fn read_kv(&mut self, conn: &Connection) -> rusqlite::Result<()> {
         for table in ["kv_base", "kv_delta"] {
             let sql =
@@ -144,21 +144,21 @@ impl Tables {
         each(conn, "SELECT work_item, tagged FROM orchestrator_queue ORDER BY seq", |row| {
             let item: String = row.get(0)?;
             let item = serde_json::from_str(&item).expect("a message is readable");
-            self.messages.push(Message { item, tagged: row.get(1)? });
+            self.messages.push(MessageRow { item, tagged: row.get(1)? });
             Ok(())
         })?;
         each(conn, "SELECT instance_id, execution_id, activity_id FROM worker_queue ORDER BY seq", |row| {
-            self.activities.push(Activity { of: (row.get(0)?, number(row, 1)?, number(row, 2)?) });
+            self.activities.push(ActivityRow { of: (row.get(0)?, number(row, 1)?, number(row, 2)?) });
             Ok(())
         })?;
         each(conn, "SELECT reason FROM set_aside ORDER BY set_aside_key", |row| {
-            self.set_aside.push(row.get(0)?);
+            self.dead_letters.push(row.get(0)?);
             Ok(())
         })
     }
 
     /// The executions of an instance, in order.
-    pub fn executions_of<'a>(&'a self, instance: &'a str) -> impl Iterator<Item = (u64, &'a Execution)> {
+    pub fn executions_of<'a>(&'a self, instance: &'a str) -> impl Iterator<Item = (u64, &'a ExecutionRow)> {
         let all = (instance.to_owned(), 0)..=(instance.to_owned(), u64::MAX);
         self.executions.range(all).map(|((_, number), execution)| (*number, execution))
     }
@@ -176,8 +176,7 @@ impl Tables {
     }
 }
 
-/// Removes everything that does not belong to one of these instances, to their children or to those they began: of what
-/// is damaged nothing can be said.
+/// Removes all rows except those of these instances, their children and the instances they detached.
 pub fn keep_only(conn: &Connection, instances: &BTreeSet<String>) -> rusqlite::Result<()> {
     let is_theirs = |name: &str| {
         instances.iter().any(|id| {
@@ -190,8 +189,8 @@ pub fn keep_only(conn: &Connection, instances: &BTreeSet<String>) -> rusqlite::R
     for table in ["instances", "worker_queue", "set_aside"] {
         let mut select = conn.prepare(&format!("SELECT DISTINCT CAST(instance_id AS BLOB) FROM {table}"))?;
         let names: Vec<Vec<u8>> = select.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
-        let strangers = names.iter().filter(|name| !std::str::from_utf8(name).is_ok_and(is_theirs));
-        for name in strangers {
+        let others = names.iter().filter(|name| !std::str::from_utf8(name).is_ok_and(is_theirs));
+        for name in others {
             conn.execute(&format!("DELETE FROM {table} WHERE CAST(instance_id AS BLOB) = ?1"), [name])?;
         }
     }
@@ -203,10 +202,10 @@ pub fn keep_only(conn: &Connection, instances: &BTreeSet<String>) -> rusqlite::R
 }
 
 /// How many messages, activities and locks there are.
-pub fn left_over(conn: &Connection) -> rusqlite::Result<u64> {
-    const LEFT: &str = "SELECT (SELECT count(*) FROM orchestrator_queue) + (SELECT count(*) FROM worker_queue) \
+pub fn pending_rows(conn: &Connection) -> rusqlite::Result<u64> {
+    const PENDING: &str = "SELECT (SELECT count(*) FROM orchestrator_queue) + (SELECT count(*) FROM worker_queue) \
          + (SELECT count(*) FROM instances WHERE lock_token IS NOT NULL)";
-    conn.query_row(LEFT, [], |row| number(row, 0))
+    conn.query_row(PENDING, [], |row| number(row, 0))
 }
 
 fn each(

@@ -31,6 +31,8 @@ pub fn build(copy: &Path, target: &Path) -> Result<ProofBinaries, String> {
     let mut command = cargo(copy);
     command.args(["test", "--no-run", "--locked", "--test", "it"]);
     command.args(packages.iter().flat_map(|package| ["--package", package.name]));
+    // It has no such tests. With it, cargo chooses the same features of dependencies as for the whole workspace.
+    command.args(["--package", "xtask"]);
     command.arg("--config").arg("profile.dev.debug=false");
     command.arg("--config").arg(format!("build.build-dir={:?}", target.display().to_string()));
     command.arg("--target-dir").arg(target.join("planted"));

@@ -4,6 +4,9 @@
 //! to nothing: no timeout fires that would not fire otherwise. gdb reads from the debug information which functions have
 //! their source below `crates/`; only these count. Closures and the state machines of async functions count as the function they are written in, all
 //! instances of a generic function as one, and derived functions not at all.
+//!
+//! A *hop* is a call into a function that leads on, that is, calls another function of this repository. A function that
+//! returns to its caller without such a call is no hop; it is listed, indented, and counted in the last line but one.
 
 mod recording;
 mod source;
@@ -16,7 +19,7 @@ use everturn_built as built;
 
 use recording::Symbols;
 use source::Sources;
-use trace::Trace;
+use trace::{Trace, files};
 
 /// What `--check` allows.
 const HOPS_MAX: usize = 60;
@@ -54,7 +57,10 @@ pub(crate) fn run(root: &Path, order: &WalkOrder) -> Result<bool, String> {
     if trace.functions.is_empty() {
         return Err("no call was recorded".to_owned());
     }
-    trace.functions.iter().for_each(|function| println!("{function}"));
+    let path = trace.path();
+    for function in &trace.functions {
+        println!("{}{function}", if path.contains(&function.as_str()) { "" } else { "    " });
+    }
     if order.shows_calls {
         println!();
         trace.calls.iter().for_each(|(caller, called)| println!("{caller} -> {called}"));
@@ -63,8 +69,13 @@ pub(crate) fn run(root: &Path, order: &WalkOrder) -> Result<bool, String> {
     for (name, functions) in trace.by_crate() {
         println!("{name}: {functions} functions");
     }
-    let (hops, files) = (trace.functions.len(), trace.files().len());
-    println!("{} calls between different functions", trace.calls.len());
+    let all_files = files(trace.functions.iter().map(String::as_str)).len();
+    println!(
+        "{} functions in {all_files} files, {} calls between them",
+        trace.functions.len(),
+        trace.calls.len()
+    );
+    let (hops, files) = (path.len(), files(path.iter().copied()).len());
     println!("{hops} hops in {files} files");
     let is_short = hops <= HOPS_MAX && files <= FILES_MAX;
     if order.is_check && !is_short {

@@ -36,9 +36,10 @@ impl Trace {
         Ok(trace)
     }
 
-    /// The files of the functions.
-    pub(crate) fn files(&self) -> BTreeSet<&str> {
-        self.functions.iter().filter_map(|function| function.split_once(':')).map(|(file, _)| file).collect()
+    /// The functions that lead on: they call another function of this repository. The others return to their caller.
+    pub(crate) fn path(&self) -> Vec<&str> {
+        let callers: BTreeSet<&str> = self.calls.iter().map(|(caller, _)| caller.as_str()).collect();
+        self.functions.iter().map(String::as_str).filter(|function| callers.contains(function)).collect()
     }
 
     /// How many functions of each crate were entered.
@@ -48,5 +49,29 @@ impl Trace {
             *crates.entry(function.split("/src/").next().unwrap_or_default()).or_default() += 1;
         }
         crates
+    }
+}
+
+/// The files of these functions.
+pub(crate) fn files<'a>(functions: impl IntoIterator<Item = &'a str>) -> BTreeSet<&'a str> {
+    functions.into_iter().filter_map(|function| function.split_once(':')).map(|(file, _)| file).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_function_that_only_returns_is_not_on_the_path() {
+        let calls = [("", "a.rs:start"), ("a.rs:start", "b.rs:write"), ("b.rs:write", "b.rs:length")];
+        let trace = Trace {
+            functions: calls.iter().map(|(_, called)| (*called).to_owned()).collect(),
+            calls: calls
+                .iter()
+                .map(|(caller, called)| ((*caller).to_owned(), (*called).to_owned()))
+                .collect(),
+        };
+        assert_eq!(trace.path(), ["a.rs:start", "b.rs:write"]);
+        assert_eq!(files(trace.path()).len(), 2);
     }
 }

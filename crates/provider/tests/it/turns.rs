@@ -1,6 +1,6 @@
 //! Constructors for messages and turns.
 
-use everturn_core::{Event, EventKind, OrchestrationStatus, WorkItem};
+use everturn_core::{Event, EventKind, WorkItem};
 use everturn_provider::ProviderError;
 use everturn_provider::store::{Stamp, Store, Submission, TurnCommit, TurnFetch};
 use std::time::Duration;
@@ -64,10 +64,6 @@ pub(crate) fn empty_turn(lock_token: &str, stamp: Stamp) -> TurnCommit {
 
 pub(crate) async fn commit(store: &dyn Store, turn: &TurnCommit) -> Result<(), ProviderError> {
     store.commit_turn(turn).await
-}
-
-pub(crate) async fn status(store: &dyn Store, instance: &str) -> Result<OrchestrationStatus, ProviderError> {
-    store.read_status(instance).await
 }
 
 /// Creates an instance that has only its start event.

@@ -1,70 +1,70 @@
-//! The harness itself: what breaks the contract is noticed.
+//! The harness itself: it notices stores that violate the contract.
 
-use everturn_simulation::{Plan, SABOTAGES, Sabotage, Theme, run, shrink};
+use everturn_simulation::{Plan, STORE_BUGS, StoreBug, Theme, run, shrink};
 
 /// How many seeds may pass until each way around a lock was tried.
 const SEEDS: u64 = 10;
 
-/// What the first seed says of a store that breaks the contract in this way.
-fn violations(sabotage: Sabotage) -> Vec<String> {
-    violations_of_seed(sabotage, 1)
+/// The violations of the first seed with this bug of the store.
+fn violations(bug: StoreBug) -> Vec<String> {
+    violations_of_seed(bug, 1)
 }
 
-fn violations_of_seed(sabotage: Sabotage, seed: u64) -> Vec<String> {
-    let plan = Plan { sabotage: Some(sabotage), ..Plan::new(Theme::Storms, seed) };
+fn violations_of_seed(bug: StoreBug, seed: u64) -> Vec<String> {
+    let plan = Plan { store_bug: Some(bug), ..Plan::new(Theme::Faults, seed) };
     run(&plan).violations
 }
 
 #[test]
-fn every_sabotage_is_noticed_by_the_first_seed() {
-    for sabotage in SABOTAGES {
-        let violations = violations(sabotage);
-        println!("{sabotage:?}: {:?}", violations.first());
-        assert!(!violations.is_empty(), "nobody noticed that the store {sabotage:?}");
+fn every_bug_of_a_store_is_noticed_by_the_first_seed() {
+    for bug in STORE_BUGS {
+        let violations = violations(bug);
+        println!("{bug:?}: {:?}", violations.first());
+        assert!(!violations.is_empty(), "{bug:?} was not noticed");
     }
 }
 
 #[test]
-fn sabotage_is_called_by_the_promise_it_breaks() {
-    for (sabotage, promise) in [
-        (Sabotage::LosesMessages, "G1"),
-        (Sabotage::RewritesHistory, "G2"),
-        (Sabotage::AnswersLostCommits, "G2: told committed, never landed"),
-        (Sabotage::AnswersLostCommits, "G3"),
-        (Sabotage::KeepsWithdrawn, "G2"),
-        (Sabotage::RunsAhead, "G3"),
-        (Sabotage::ChangesOutcomes, "G3"),
-        (Sabotage::AcceptsAnyToken, "G4"),
-        (Sabotage::HandsOutLocked, "G4"),
-        (Sabotage::SplitsCommits, "G5"),
-        (Sabotage::ForgetsTimers, "G5"),
-        (Sabotage::HastensTimers, "G6"),
-        (Sabotage::TellsNodeTime, "G6"),
+fn a_violation_names_the_guarantee() {
+    for (bug, guarantee) in [
+        (StoreBug::LosesMessages, "G1"),
+        (StoreBug::RewritesHistory, "G2"),
+        (StoreBug::AnswersLostCommits, "G2: acknowledged, never committed"),
+        (StoreBug::AnswersLostCommits, "G3"),
+        (StoreBug::KeepsWithdrawn, "G2"),
+        (StoreBug::DispatchesBeforeCommit, "G3"),
+        (StoreBug::ChangesOutcomes, "G3"),
+        (StoreBug::AcceptsAnyToken, "G4"),
+        (StoreBug::OffersLockedRows, "G4"),
+        (StoreBug::SplitsCommits, "G5"),
+        (StoreBug::ForgetsTimers, "G5"),
+        (StoreBug::HastensTimers, "G6"),
+        (StoreBug::TellsNodeTime, "G6"),
     ] {
-        let violations = violations(sabotage);
-        let named = violations.iter().any(|violation| violation.starts_with(promise));
-        assert!(named, "{sabotage:?} breaks {promise}, but they say {violations:#?}");
+        let violations = violations(bug);
+        let named = violations.iter().any(|violation| violation.starts_with(guarantee));
+        assert!(named, "{bug:?} violates {guarantee}, but this was reported: {violations:#?}");
     }
 }
 
 #[test]
 fn every_way_around_a_lock_is_noticed() {
-    const WAYS: [(Sabotage, &str); 5] = [
-        (Sabotage::AcceptsAnyToken, "G4: commit_turn succeeded"),
-        (Sabotage::AcceptsAnyToken, "G4: ack_work_item succeeded"),
-        (Sabotage::AcceptsAnyToken, "G4: renew_orchestration_item_lock succeeded"),
-        (Sabotage::HandsOutLocked, "G4: i"),
-        (Sabotage::HandsOutLocked, "G4: (\"i"),
+    const WAYS: [(StoreBug, &str); 5] = [
+        (StoreBug::AcceptsAnyToken, "G4: commit_turn succeeded"),
+        (StoreBug::AcceptsAnyToken, "G4: settle_work succeeded"),
+        (StoreBug::AcceptsAnyToken, "G4: renew of an instance succeeded"),
+        (StoreBug::OffersLockedRows, "G4: i"),
+        (StoreBug::OffersLockedRows, "G4: (\"i"),
     ];
     let mut unnoticed = WAYS.to_vec();
     for seed in 1..=SEEDS {
         if unnoticed.is_empty() {
             return;
         }
-        for sabotage in [Sabotage::AcceptsAnyToken, Sabotage::HandsOutLocked] {
-            let violations = violations_of_seed(sabotage, seed);
+        for bug in [StoreBug::AcceptsAnyToken, StoreBug::OffersLockedRows] {
+            let violations = violations_of_seed(bug, seed);
             unnoticed.retain(|(by, way)| {
-                *by != sabotage || !violations.iter().any(|violation| violation.contains(way))
+                *by != bug || !violations.iter().any(|violation| violation.contains(way))
             });
         }
     }
@@ -73,7 +73,7 @@ fn every_way_around_a_lock_is_noticed() {
 
 #[test]
 fn a_failing_plan_shrinks_to_something_one_can_read() {
-    let plan = Plan { sabotage: Some(Sabotage::ForgetsTimers), ..Plan::new(Theme::Storms, 1) };
+    let plan = Plan { store_bug: Some(StoreBug::ForgetsTimers), ..Plan::new(Theme::Faults, 1) };
     let violation = run(&plan).violations.remove(0);
     let (small, outcome) = shrink(&plan, &violation);
     println!("{small}\n{}\n{:#?}", outcome.faults, outcome.violations);

@@ -1,17 +1,18 @@
-//! G3, G5: an activity that takes longer than its lock is neither lost nor recorded twice, whatever its renewals meet.
+//! G3, G5: an activity that takes longer than its lock is neither lost nor recorded twice, whatever faults its renewals
+//! have.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use everturn_simulation::{Action, Ending, Fault, Plan, Program, Root, Step, Theme, Weather, run};
+use everturn_simulation::{Action, Ending, Fault, FaultPlan, Plan, Program, Root, Step, Theme, run};
 
 /// How long locks last in these worlds. Of forty activities one takes up to two and a half times as long.
 const LOCK_MS: u64 = 2_000;
-/// How many worlds meet each fault.
+/// How many worlds have each fault.
 const WORLDS: u64 = 12;
 
-/// A world of activities, in which one call of ten meets this fault.
+/// A world of activities, in which one of ten calls has this fault.
 fn plan(seed: u64, fault: Fault) -> Plan {
-    let mut plan = Plan::new(Theme::Storms, seed);
+    let mut plan = Plan::new(Theme::Faults, seed);
     let roots = (0..8).map(|root| {
         let id = format!("i{root}");
         let step = |n| Step { key: format!("{id}.{n}"), action: Action::FanOut { width: 10 } };
@@ -23,7 +24,7 @@ fn plan(seed: u64, fault: Fault) -> Plan {
         node.lock_ms = LOCK_MS;
         node.activities = 8;
     }
-    plan.weather = Weather {
+    plan.faults = FaultPlan {
         rates: BTreeMap::from([(fault, 10_000)]),
         faults_max: 300,
         spared: BTreeSet::new(),
@@ -35,7 +36,7 @@ fn plan(seed: u64, fault: Fault) -> Plan {
 }
 
 #[test]
-fn an_activity_longer_than_its_lock_is_not_lost_whatever_its_renewals_meet() {
+fn an_activity_longer_than_its_lock_is_not_lost_whatever_faults_its_renewals_have() {
     for fault in [Fault::ErrorBefore, Fault::ErrorAfter, Fault::StallBefore, Fault::StallAfter, Fault::Freeze]
     {
         for seed in 1..=WORLDS {

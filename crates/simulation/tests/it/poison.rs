@@ -1,4 +1,4 @@
-//! What kills every node that runs it is given up in the end, and nothing else is.
+//! An activity or turn that kills every node that runs it is poisoned after its last attempt, and nothing else is.
 
 use everturn_simulation::{Fault, Plan, run};
 
@@ -10,7 +10,7 @@ fn what_kills_every_node_is_poisoned_after_its_last_attempt_and_nothing_else_is(
         assert_eq!(
             outcome.counts.faults.get(&Fault::CrashBefore),
             Some(&10),
-            "seed {seed}: one death an attempt"
+            "seed {seed}: one crash per attempt"
         );
         assert_eq!(outcome.counts.instances, outcome.counts.instances_ended, "seed {seed}");
     }

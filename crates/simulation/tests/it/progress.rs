@@ -1,30 +1,30 @@
-//! G5: whoever has work gets on with it, at once, or as soon as the lock of a dead worker has ended.
+//! G5: work is done at once, or as soon as the lock of a crashed worker has ended.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use everturn_simulation::{Action, Ending, Fault, Plan, Program, Root, Step, Theme, Weather, run};
+use everturn_simulation::{Action, Ending, Fault, FaultPlan, Plan, Program, Root, Step, Theme, run};
 
 /// The longest lock of these worlds.
 const LOCK_MS: u64 = 2_000;
 /// How long everything but waiting takes; a call that failed is made again within this time.
 const SLACK: Duration = Duration::from_millis(500);
-/// Who waits looks at least so often.
+/// A parked fetch looks at least so often.
 const POLL: Duration = Duration::from_secs(1);
 
-/// A world in which nothing takes time, except what goes wrong: this fault, at most once.
+/// A world in which nothing takes time, except this fault, at most once.
 fn plan(seed: u64, fault: Option<Fault>) -> Plan {
     let steps = (0..20).map(|n| Step {
         key: format!("i0.{n}"),
         action: if n % 2 == 0 { Action::Timer { ms: 0 } } else { Action::SystemCalls },
     });
     let program = Program { steps: steps.collect(), ending: Ending::Complete };
-    let mut plan = Plan::new(Theme::Storms, seed);
+    let mut plan = Plan::new(Theme::Faults, seed);
     plan.roots = vec![Root { id: "i0".into(), start_after_ms: 0, cancel_after_ms: None, program }];
     for node in &mut plan.nodes {
         node.lock_ms = LOCK_MS;
     }
-    plan.weather = Weather {
+    plan.faults = FaultPlan {
         rates: fault.map(|fault| (fault, 2_000)).into_iter().collect::<BTreeMap<_, _>>(),
         faults_max: 1,
         spared: BTreeSet::new(),
@@ -36,7 +36,7 @@ fn plan(seed: u64, fault: Option<Fault>) -> Plan {
 }
 
 #[test]
-fn nobody_waits_for_work_that_is_there() {
+fn queued_work_is_fetched_at_once() {
     for seed in 1..10 {
         let outcome = run(&plan(seed, None));
         assert!(outcome.violations.is_empty(), "seed {seed}: {:#?}", outcome.violations);
@@ -45,7 +45,7 @@ fn nobody_waits_for_work_that_is_there() {
 }
 
 #[test]
-fn a_worker_that_dies_or_stands_still_delays_by_its_lock_and_a_poll_at_most() {
+fn a_worker_that_crashes_or_freezes_delays_by_its_lock_and_a_poll_at_most() {
     let bound = Duration::from_millis(LOCK_MS) + POLL + SLACK;
     for fault in [Fault::CrashBefore, Fault::CrashAfter, Fault::Freeze, Fault::ErrorBefore, Fault::ErrorAfter]
     {

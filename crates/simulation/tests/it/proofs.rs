@@ -6,13 +6,13 @@ use everturn_simulation::{FAULTS, Fault, Theme, prove};
 /// With so many seeds every kind of fault must have come up; fewer need not have them all.
 const SEEDS_FOR_ALL: u64 = 100;
 
-/// Three nodes, everything goes wrong.
+/// Three nodes, all kinds of fault.
 #[test]
 fn r1_no_promise_breaks_in_any_storm() {
     let proof = proof!("R1", "r1_no_promise_breaks_in_any_storm", 500);
-    let counts = proof.run("seeds", |seed| prove(Theme::Storms, seed));
+    let counts = proof.run("seeds", |seed| prove(Theme::Faults, seed));
     if counts.get("seeds") >= SEEDS_FOR_ALL {
-        // Under cruel settings there are no batches to be lost.
+        // Under stress settings there are no batches to be lost.
         for fault in FAULTS.into_iter().filter(|fault| !is_stress_run() || *fault != Fault::LostBatch) {
             proof.require(&counts, &format!("{fault:?}"), 20);
         }
@@ -33,13 +33,13 @@ fn r8_no_timer_is_early_or_lost_whatever_the_clocks_say() {
     }
 }
 
-/// Random programs, killed again and again, come to what the model says.
+/// Random programs on nodes that crash again and again end as the model predicts.
 #[test]
 fn r13_random_programs_end_as_predicted() {
     let proof = proof!("R13", "r13_random_programs_end_as_predicted", 300);
     let counts = proof.run("seeds", |seed| prove(Theme::Programs, seed));
     if counts.get("seeds") >= SEEDS_FOR_ALL {
         let crashes = counts.get("CrashBefore") + counts.get("CrashAfter");
-        assert!(crashes >= 100, "{crashes} crashes only");
+        assert!(crashes >= 100, "only {crashes} crashes");
     }
 }

@@ -15,7 +15,7 @@ use crate::operation::{Effects, Operation};
 use crate::parked_fetches::{ParkedTurnFetch, ParkedWorkFetch, answer_none};
 use crate::return_unread::{UnreadGuard, UnreadWork};
 use crate::writer::connection::BatchLoss;
-use crate::writer::schedule::{Schedule, WorkHints};
+use crate::writer::schedule::{WakeSchedule, WorkHints};
 use crate::writer::{BatchLimits, Writer};
 
 /// Work that was assigned to parked fetches.
@@ -95,7 +95,7 @@ impl WriterBatch {
     }
 
     /// Notes what an operation or an assignment did.
-    pub(crate) fn absorb(&mut self, effects: Effects, schedule: &mut Schedule) {
+    pub(crate) fn absorb(&mut self, effects: Effects, schedule: &mut WakeSchedule) {
         for token in &effects.released {
             self.early.remove(token);
         }

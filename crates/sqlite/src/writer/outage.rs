@@ -13,7 +13,7 @@ const PANICS_MAX: u32 = 2;
 
 /// What the writer remembers of lost batches.
 #[derive(Default)]
-pub(crate) struct Outage {
+pub(crate) struct WriterOutage {
     /// The last batch was lost.
     lost_last: bool,
     /// Operations without a waiting caller that run when the store is back.
@@ -24,7 +24,7 @@ pub(crate) struct Outage {
     broken: Option<String>,
 }
 
-impl Outage {
+impl WriterOutage {
     pub(crate) fn is_under_way(&self) -> bool {
         self.lost_last
     }

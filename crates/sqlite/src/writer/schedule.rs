@@ -56,7 +56,7 @@ impl SkippedInstances {
 
 /// The schedule of wake-ups.
 #[derive(Debug)]
-pub(crate) struct Schedule {
+pub(crate) struct WakeSchedule {
     pub(crate) hints: WorkHints,
     /// The last batch was full before every parked fetch was served.
     pub(crate) assignment_owed: bool,
@@ -75,7 +75,7 @@ pub(crate) struct Schedule {
     expiry_deferred: u32,
 }
 
-impl Default for Schedule {
+impl Default for WakeSchedule {
     fn default() -> Self {
         Self {
             hints: WorkHints::ALL,
@@ -92,7 +92,7 @@ impl Default for Schedule {
     }
 }
 
-impl Schedule {
+impl WakeSchedule {
     /// Something that becomes due may have been written.
     pub(crate) fn note_unknown_due(&mut self, now: ClockReading) {
         self.due_unknown_since.get_or_insert(now.monotonic);

@@ -8,8 +8,8 @@ use rusqlite::Connection;
 const GUIDE: &str = include_str!("../../../../docs/writing-a-provider.md");
 const TRAITS: [&str; 3] = [
     include_str!("../../../provider/src/provider.rs"),
-    include_str!("../../../provider/src/store/mod.rs"),
     include_str!("../../../provider/src/management.rs"),
+    include_str!("../../../provider/src/store/mod.rs"),
 ];
 const SCHEMA: &str = include_str!("../../migrations/0001_initial.sql");
 

@@ -1,15 +1,10 @@
-//! A process to be killed, stopped, or left without room on its disk. What it was told and saw it says on its standard output,
-//! one fact a line, so that it is known after its death.
+//! A process that a test kills, stops, or leaves without disk space. It prints every observation as a line on its standard
+//! output, so that the test has them after a kill.
 //!
-//! `work <database> <told> <share> <of> <first run>`: sees its share of the instances through, beside others.
-//! `hold <database>`: takes locks, and tries to use them when a line comes in.
-//! `fill <folder> <seed>`: works on a disk that is full for a while, and inspects what is stored at the end.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    reason = "a process of the tests"
-)]
+//! `work <database> <observations> <share> <of> <first run>`: drives its share of the instances, beside other processes.
+//! `hold <database>`: takes locks, and tries to use them when it reads a line.
+//! `fill <folder> <seed>`: works on a disk that is full for a while, and checks stored data at the end.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, reason = "a test process")]
 
 use everturn_crash_tests::victim;
 
@@ -18,12 +13,12 @@ async fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match arguments.as_slice() {
-        ["work", database, told, share, of, first_run] => {
+        ["work", database, observations, share, of, first_run] => {
             let share = (share.parse().unwrap(), of.parse().unwrap());
-            victim::work::run(database, told, share, first_run.parse().unwrap()).await;
+            victim::work::run(database, observations, share, first_run.parse().unwrap()).await;
         }
         ["hold", database] => victim::hold::run(database).await,
         ["fill", folder, seed] => victim::fill::run(folder.as_ref(), seed.parse().unwrap()).await,
-        other => panic!("not understood: {other:?}"),
+        other => panic!("unknown arguments: {other:?}"),
     }
 }

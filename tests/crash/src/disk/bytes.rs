@@ -1,38 +1,39 @@
-//! The bytes of one file: as they are read, and as they are on the disk.
+//! The bytes of one file: as a process reads them, and as they are on the disk.
 
-use crate::chance::Chance;
+use everturn_simulation::SeededRandom;
 
 /// One file.
 #[derive(Debug, Default)]
-pub(super) struct Bytes {
-    seen: Vec<u8>,
+pub(super) struct FileBytes {
+    /// What a process reads.
+    current: Vec<u8>,
     synced: Vec<u8>,
-    unsynced: Vec<Change>,
+    unsynced: Vec<FileChange>,
 }
 
 #[derive(Debug)]
-enum Change {
+enum FileChange {
     Write { offset: usize, data: Vec<u8> },
     Truncate { len: usize },
 }
 
-/// What becomes of everything that was not synced.
+/// What a power loss does to writes that were not synced.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Fate {
-    /// It is gone.
+pub(super) enum PowerLoss {
+    /// All of them are lost.
     Lost,
-    /// All of it is there.
+    /// All of them are kept.
     Kept,
-    /// The first changes are there, the last of them up to some sector.
+    /// The first ones are kept, the last of these up to some sector.
     Torn { sector: usize },
-    /// Some sectors of some changes are there.
+    /// Some sectors of some of them are kept.
     Shuffled { sector: usize },
 }
 
-impl Fate {
-    pub(super) fn draw(chance: &mut Chance) -> Self {
-        let sector = if chance.percent(50) { 512 } else { 4096 };
-        match chance.below(10) {
+impl PowerLoss {
+    pub(super) fn draw(random: &mut SeededRandom) -> Self {
+        let sector = if random.percent(50) { 512 } else { 4096 };
+        match random.modulo(10) {
             0..3 => Self::Lost,
             3 => Self::Kept,
             4..7 => Self::Torn { sector },
@@ -41,39 +42,39 @@ impl Fate {
     }
 }
 
-impl Bytes {
+impl FileBytes {
     pub(super) fn synced(bytes: Vec<u8>) -> Self {
-        Self { seen: bytes.clone(), synced: bytes, unsynced: Vec::new() }
+        Self { current: bytes.clone(), synced: bytes, unsynced: Vec::new() }
     }
 
-    pub(super) fn seen(&self) -> &[u8] {
-        &self.seen
+    pub(super) fn current(&self) -> &[u8] {
+        &self.current
     }
 
     pub(super) fn len(&self) -> u64 {
-        self.seen.len() as u64
+        self.current.len() as u64
     }
 
-    /// Fills the buffer; the rest is zeros. Tells whether there was enough to fill it.
+    /// Fills the buffer, the rest with zeros. Returns true if the file had enough bytes.
     pub(super) fn read(&self, offset: u64, buffer: &mut [u8]) -> bool {
-        let there = self.seen.get(position(offset)..).unwrap_or_default();
-        let count = there.len().min(buffer.len());
+        let rest_of_file = self.current.get(position(offset)..).unwrap_or_default();
+        let count = rest_of_file.len().min(buffer.len());
         let (filled, rest) = buffer.split_at_mut(count);
-        filled.copy_from_slice(&there[..count]);
+        filled.copy_from_slice(&rest_of_file[..count]);
         rest.fill(0);
         rest.is_empty()
     }
 
     pub(super) fn write(&mut self, offset: u64, data: &[u8]) {
-        self.change(Change::Write { offset: position(offset), data: data.to_vec() });
+        self.change(FileChange::Write { offset: position(offset), data: data.to_vec() });
     }
 
     pub(super) fn truncate(&mut self, len: u64) {
-        self.change(Change::Truncate { len: position(len) });
+        self.change(FileChange::Truncate { len: position(len) });
     }
 
-    fn change(&mut self, change: Change) {
-        change.apply(&mut self.seen);
+    fn change(&mut self, change: FileChange) {
+        change.apply(&mut self.current);
         self.unsynced.push(change);
     }
 
@@ -83,9 +84,10 @@ impl Bytes {
         }
     }
 
-    pub(super) fn sync_badly(&mut self, chance: &mut Chance) {
+    /// A sync that fails: some writes are on the disk, some wait for the next sync, and some are lost.
+    pub(super) fn sync_partly(&mut self, random: &mut SeededRandom) {
         for change in std::mem::take(&mut self.unsynced) {
-            match chance.below(3) {
+            match random.modulo(3) {
                 0 => self.unsynced.push(change),
                 1 => change.apply(&mut self.synced),
                 _ => {}
@@ -93,18 +95,18 @@ impl Bytes {
         }
     }
 
-    pub(super) fn lose_power(&mut self, fate: Fate, chance: &mut Chance) {
+    pub(super) fn lose_power(&mut self, power_loss: PowerLoss, random: &mut SeededRandom) {
         let unsynced = std::mem::take(&mut self.unsynced);
-        match fate {
-            Fate::Lost => {}
-            Fate::Kept => unsynced.iter().for_each(|change| change.apply(&mut self.synced)),
-            Fate::Torn { sector } => {
-                let whole = chance.index(unsynced.len() + 1);
+        match power_loss {
+            PowerLoss::Lost => {}
+            PowerLoss::Kept => unsynced.iter().for_each(|change| change.apply(&mut self.synced)),
+            PowerLoss::Torn { sector } => {
+                let whole = random.index(unsynced.len() + 1);
                 for (index, change) in unsynced.iter().enumerate().take(whole + 1) {
                     if index < whole {
                         change.apply(&mut self.synced);
                     } else {
-                        let mut left = chance.index(change.sectors(sector) + 1);
+                        let mut left = random.index(change.sectors(sector) + 1);
                         change.apply_sectors(&mut self.synced, sector, || {
                             let kept = left > 0;
                             left = left.saturating_sub(1);
@@ -113,17 +115,17 @@ impl Bytes {
                     }
                 }
             }
-            Fate::Shuffled { sector } => {
+            PowerLoss::Shuffled { sector } => {
                 for change in &unsynced {
-                    change.apply_sectors(&mut self.synced, sector, || chance.percent(50));
+                    change.apply_sectors(&mut self.synced, sector, || random.percent(50));
                 }
             }
         }
-        self.seen = self.synced.clone();
+        self.current = self.synced.clone();
     }
 }
 
-impl Change {
+impl FileChange {
     fn apply(&self, bytes: &mut Vec<u8>) {
         match self {
             Self::Write { offset, data } => {

@@ -1,10 +1,10 @@
-//! The locks of a file, as the operating system would keep them.
+//! The locks of a file, which an operating system would keep.
 
 use rusqlite::ffi;
 
-use super::Code;
+use super::SqliteCode;
 
-/// The five levels of SQLite's file lock, of all who have the file open.
+/// SQLite's file lock with its five levels, for all connections to a file.
 #[derive(Debug, Default)]
 pub struct FileLocks {
     shared: u32,
@@ -14,13 +14,13 @@ pub struct FileLocks {
 }
 
 impl FileLocks {
-    /// Whether somebody means to write.
+    /// Whether a connection has a reserved lock or a stronger one.
     pub fn is_reserved(&self) -> bool {
         self.reserved || self.pending || self.exclusive
     }
 
-    /// Raises the lock of somebody who has `level`; on failure it may have become a pending one.
-    pub fn raise(&mut self, level: &mut Code, wanted: Code) -> Result<(), Code> {
+    /// Raises the lock of a connection that has `level`; on failure it may have become a pending lock.
+    pub fn raise(&mut self, level: &mut SqliteCode, wanted: SqliteCode) -> Result<(), SqliteCode> {
         if *level == ffi::SQLITE_LOCK_NONE && wanted >= ffi::SQLITE_LOCK_SHARED {
             if self.pending || self.exclusive {
                 return Err(ffi::SQLITE_BUSY);
@@ -47,8 +47,8 @@ impl FileLocks {
         Ok(())
     }
 
-    /// Lowers the lock of somebody who has `level`.
-    pub fn lower(&mut self, level: &mut Code, wanted: Code) {
+    /// Lowers the lock of a connection that has `level`.
+    pub fn lower(&mut self, level: &mut SqliteCode, wanted: SqliteCode) {
         if *level > ffi::SQLITE_LOCK_SHARED && wanted <= ffi::SQLITE_LOCK_SHARED {
             self.reserved = false;
             self.pending = false;
@@ -62,7 +62,7 @@ impl FileLocks {
     }
 }
 
-/// The locks of the shared memory, of all who have it open.
+/// The locks of the shared memory, for all connections to a file.
 #[derive(Debug, Default)]
 pub struct ShmLocks {
     slots: [ShmSlot; ffi::SQLITE_SHM_NLOCK as usize],
@@ -74,7 +74,7 @@ struct ShmSlot {
     exclusive: bool,
 }
 
-/// What one connection holds of them: a bit for each.
+/// The shared-memory locks of one connection, one bit each.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct ShmHeld {
     shared: u8,
@@ -82,14 +82,14 @@ pub struct ShmHeld {
 }
 
 impl ShmLocks {
-    /// Takes or frees the locks `first..first + count`, all or none.
+    /// Takes or frees the locks `first..first + count`: all of them, or none on failure.
     pub fn change(
         &mut self,
         held: &mut ShmHeld,
         first: usize,
         count: usize,
-        flags: Code,
-    ) -> Result<(), Code> {
+        flags: SqliteCode,
+    ) -> Result<(), SqliteCode> {
         let slots = first..first + count;
         if flags & ffi::SQLITE_SHM_UNLOCK != 0 {
             slots.for_each(|index| self.free(held, index));
@@ -116,7 +116,7 @@ impl ShmLocks {
         Ok(())
     }
 
-    /// Frees everything a connection holds.
+    /// Frees all locks of a connection.
     pub fn free_all(&mut self, held: &mut ShmHeld) {
         (0..self.slots.len()).for_each(|index| self.free(held, index));
     }

@@ -1,8 +1,8 @@
-//! A disk in memory: it keeps what was synced, and of the rest what the seed says.
+//! A disk in memory that loses unsynced writes when the power fails.
 //!
-//! What a process reads is what it wrote. What is there after a power cut is what it synced, and of everything else a part:
-//! nothing, a beginning that ends in the middle of a write, or any sectors of any writes. Names of files are kept the same
-//! way, in the order of their changes.
+//! A process reads what it wrote. After a power cut the disk has what was synced, and of the unsynced writes what the seed
+//! decides: nothing, all, a prefix that ends in the middle of a write, or any sectors of any writes. Changes of file names
+//! are kept the same way, in their order.
 
 mod bytes;
 mod calls;
@@ -17,47 +17,47 @@ use std::time::Duration;
 use rusqlite::ffi;
 use tokio::sync::Notify;
 
-use self::bytes::{Bytes, Fate};
-pub use self::calls::{Call, Calls, Class, Fault};
+use self::bytes::{FileBytes, PowerLoss};
+pub use self::calls::{CallClass, CallCounts, DiskCall, DiskFault};
 pub use self::locks::{FileLocks, ShmHeld, ShmLocks};
-use crate::chance::Chance;
+use everturn_simulation::SeededRandom;
 
-/// Names one file, whatever it is called.
+/// Identifies a file, independent of its name.
 pub type FileId = u64;
 
 /// A result code of SQLite.
-pub type Code = std::ffi::c_int;
+pub type SqliteCode = std::ffi::c_int;
 
-/// What is on a disk: bytes by name.
+/// The content of a disk: bytes by name.
 pub type Image = BTreeMap<String, Vec<u8>>;
 
 /// A disk in memory.
 pub struct Disk {
-    state: Mutex<State>,
+    state: Mutex<DiskState>,
     sync_us: AtomicU64,
-    went_dark: Notify,
+    power_loss: Notify,
     /// A call failed.
     failed: Notify,
 }
 
-struct State {
-    files: HashMap<FileId, Bytes>,
+struct DiskState {
+    files: HashMap<FileId, FileBytes>,
     names: BTreeMap<String, FileId>,
     synced_names: BTreeMap<String, FileId>,
     unsynced_names: Vec<NameChange>,
     locks: HashMap<FileId, (FileLocks, ShmLocks)>,
     next_file: FileId,
-    /// Counts the lives of the machine: what was opened in an earlier one is dead.
-    life: u64,
+    /// Counts the power losses: files that were opened before the last one are invalid.
+    boot: u64,
     powered: bool,
-    chance: Chance,
-    calls: Calls,
+    random: SeededRandom,
+    calls: CallCounts,
     cut_at: Option<u64>,
-    fault: Option<Fault>,
+    fault: Option<DiskFault>,
     faults_hit: u64,
     bytes_max: Option<u64>,
-    /// Somebody only looks: nothing is counted and nothing fails.
-    quiet: bool,
+    /// A test reads the disk: no call is counted and none fails.
+    faults_paused: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -77,50 +77,50 @@ impl Disk {
         let mut files = HashMap::new();
         let mut names = BTreeMap::new();
         for ((name, bytes), id) in image.iter().zip(1..) {
-            files.insert(id, Bytes::synced(bytes.clone()));
+            files.insert(id, FileBytes::synced(bytes.clone()));
             names.insert(name.clone(), id);
         }
-        let state = State {
+        let state = DiskState {
             next_file: files.len() as u64 + 1,
             files,
             synced_names: names.clone(),
             names,
             unsynced_names: Vec::new(),
             locks: HashMap::new(),
-            life: 0,
+            boot: 0,
             powered: true,
-            chance: Chance::new(seed),
-            calls: Calls::default(),
+            random: SeededRandom::new(seed),
+            calls: CallCounts::default(),
             cut_at: None,
             fault: None,
             faults_hit: 0,
             bytes_max: None,
-            quiet: false,
+            faults_paused: false,
         };
         Self {
             state: Mutex::new(state),
             sync_us: AtomicU64::new(0),
-            went_dark: Notify::new(),
+            power_loss: Notify::new(),
             failed: Notify::new(),
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, DiskState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What a process sees on the disk.
+    /// The content of the disk, as a process reads it.
     pub fn image(&self) -> Image {
         let state = self.state();
-        state.names.iter().map(|(name, id)| (name.clone(), state.files[id].seen().to_vec())).collect()
+        state.names.iter().map(|(name, id)| (name.clone(), state.files[id].current().to_vec())).collect()
     }
 
     /// The calls so far.
-    pub fn calls(&self) -> Calls {
+    pub fn calls(&self) -> CallCounts {
         self.state().calls
     }
 
-    /// Cuts the power at the n-th call from now; 0 is the next.
+    /// Cuts the power at the call with this number, counted from now; 0 is the next.
     pub fn cut_power_after(&self, calls: u64) {
         let mut state = self.state();
         state.cut_at = Some(state.calls.total() + calls);
@@ -128,68 +128,68 @@ impl Disk {
 
     /// Cuts the power now.
     pub fn cut_power(&self) {
-        self.state().go_dark();
-        self.went_dark.notify_one();
+        self.state().lose_power();
+        self.power_loss.notify_one();
     }
 
-    /// Whether the machine is without power.
-    pub fn is_dark(&self) -> bool {
+    /// Whether the power is cut.
+    pub fn is_powered_off(&self) -> bool {
         !self.state().powered
     }
 
-    /// Ends when the power is cut.
-    pub async fn darkness(&self) {
-        while !self.is_dark() {
-            self.went_dark.notified().await;
+    /// Returns when the power is cut.
+    pub async fn power_lost(&self) {
+        while !self.is_powered_off() {
+            self.power_loss.notified().await;
         }
     }
 
-    /// The power stays on after all.
+    /// Withdraws a power cut that has not happened yet.
     pub fn keep_power(&self) {
         self.state().cut_at = None;
     }
 
-    /// Looks at what is there, on the thread on which everything else happens: no call of it counts, and none fails.
-    pub fn quietly<T>(&self, look: impl FnOnce() -> T) -> T {
-        /// Also if whoever looks panics.
-        struct Quiet<'a>(&'a Disk);
-        impl Drop for Quiet<'_> {
+    /// Runs `read`, whose calls are not counted and do not fail. Everything else must happen on the same thread.
+    pub fn without_faults<T>(&self, read: impl FnOnce() -> T) -> T {
+        /// Also if `read` panics.
+        struct FaultsPaused<'a>(&'a Disk);
+        impl Drop for FaultsPaused<'_> {
             fn drop(&mut self) {
-                self.0.state().quiet = false;
+                self.0.state().faults_paused = false;
             }
         }
-        self.state().quiet = true;
-        let _quiet = Quiet(self);
-        look()
+        self.state().faults_paused = true;
+        let _paused = FaultsPaused(self);
+        read()
     }
 
-    /// Starts the machine again, with what survived. The power stays on until it is cut anew.
+    /// Switches the power on again; it stays on until it is cut again.
     pub fn restart(&self) {
         let mut state = self.state();
         state.powered = true;
         state.cut_at = None;
     }
 
-    /// Lets calls fail.
-    pub fn inject(&self, fault: Fault) {
+    /// Injects a fault: calls fail from now on.
+    pub fn inject(&self, fault: DiskFault) {
         let mut state = self.state();
         state.faults_hit = 0;
         state.fault = Some(fault.from(state.calls));
     }
 
-    /// No more calls fail; tells how many did.
+    /// Ends the fault; returns how many calls have failed.
     pub fn heal(&self) -> u64 {
         let mut state = self.state();
         state.fault = None;
         state.faults_hit
     }
 
-    /// How many calls failed since the last fault was injected.
+    /// How many calls have failed since the last fault was injected.
     pub fn faults_hit(&self) -> u64 {
         self.state().faults_hit
     }
 
-    /// Returns when the injected fault has struck for the first time.
+    /// Returns when the first call has failed.
     pub async fn fault_struck(&self) {
         loop {
             let mut failed = pin!(self.failed.notified());
@@ -201,12 +201,12 @@ impl Disk {
         }
     }
 
-    /// Lets every sync take so long, in real time.
+    /// Makes every sync take this long, in real time.
     pub fn set_sync_us(&self, sync_us: u64) {
         self.sync_us.store(sync_us, Ordering::Relaxed);
     }
 
-    /// Lets the disk be full when its files have so many bytes together.
+    /// Makes the disk full when its files have this many bytes together.
     pub fn set_bytes_max(&self, bytes_max: Option<u64>) {
         self.state().bytes_max = bytes_max;
     }
@@ -216,34 +216,34 @@ impl Disk {
         self.state().bytes_used()
     }
 
-    pub(crate) fn life(&self) -> u64 {
-        self.state().life
+    pub(crate) fn boot(&self) -> u64 {
+        self.state().boot
     }
 
-    /// One call to the disk: fails if the machine is off, if its time has come, or if a fault says so.
+    /// One call to the disk: fails without power, at the power cut, and by an injected fault.
     fn call<T>(
         &self,
-        life: u64,
-        call: Call,
-        run: impl FnOnce(&mut State) -> Result<T, Code>,
-        fail: impl FnOnce(&mut State),
-    ) -> Result<T, Code> {
+        boot: u64,
+        call: DiskCall,
+        run: impl FnOnce(&mut DiskState) -> Result<T, SqliteCode>,
+        fail: impl FnOnce(&mut DiskState),
+    ) -> Result<T, SqliteCode> {
         let mut state = self.state();
-        if !state.powered || state.life != life {
+        if !state.powered || state.boot != boot {
             return Err(call.error_code());
         }
-        if state.quiet {
+        if state.faults_paused {
             return run(&mut state);
         }
         let number = state.calls.count(call.class());
         if state.cut_at == Some(number) {
-            // The call that the power fails in may have reached the disk or not, like every other that was not synced.
-            if state.chance.percent(50) && call.class() != Class::Sync {
+            // The call at which the power fails may have reached the disk, like every other unsynced one.
+            if state.random.percent(50) && call.class() != CallClass::Sync {
                 drop(run(&mut state));
             }
-            state.go_dark();
+            state.lose_power();
             drop(state);
-            self.went_dark.notify_one();
+            self.power_loss.notify_one();
             return Err(call.error_code());
         }
         let calls = state.calls;
@@ -257,8 +257,8 @@ impl Disk {
         run(&mut state)
     }
 
-    pub(crate) fn open(&self, life: u64, name: &str, create: bool) -> Result<FileId, Code> {
-        let run = |state: &mut State| {
+    pub(crate) fn open(&self, boot: u64, name: &str, create: bool) -> Result<FileId, SqliteCode> {
+        let run = |state: &mut DiskState| {
             if let Some(id) = state.names.get(name) {
                 return Ok(*id);
             }
@@ -267,16 +267,16 @@ impl Disk {
             }
             let id = state.next_file;
             state.next_file += 1;
-            state.files.insert(id, Bytes::default());
+            state.files.insert(id, FileBytes::default());
             state.names.insert(name.to_owned(), id);
             state.unsynced_names.push(NameChange::Created(name.to_owned(), id));
             Ok(id)
         };
-        self.call(life, Call::Open, run, |_| {})
+        self.call(boot, DiskCall::Open, run, |_| {})
     }
 
-    pub(crate) fn delete(&self, life: u64, name: &str, sync: bool) -> Result<(), Code> {
-        let run = |state: &mut State| {
+    pub(crate) fn delete(&self, boot: u64, name: &str, sync: bool) -> Result<(), SqliteCode> {
+        let run = |state: &mut DiskState| {
             if state.names.remove(name).is_none() {
                 return Err(ffi::SQLITE_IOERR_DELETE_NOENT);
             }
@@ -286,19 +286,25 @@ impl Disk {
             }
             Ok(())
         };
-        self.call(life, Call::Delete, run, |_| {})
+        self.call(boot, DiskCall::Delete, run, |_| {})
     }
 
-    pub(crate) fn exists(&self, life: u64, name: &str) -> Result<bool, Code> {
-        self.call(life, Call::Access, |state| Ok(state.names.contains_key(name)), |_| {})
+    pub(crate) fn exists(&self, boot: u64, name: &str) -> Result<bool, SqliteCode> {
+        self.call(boot, DiskCall::Access, |state| Ok(state.names.contains_key(name)), |_| {})
     }
 
-    pub(crate) fn read(&self, life: u64, id: FileId, offset: u64, buffer: &mut [u8]) -> Result<bool, Code> {
-        self.call(life, Call::Read, |state| Ok(state.file(id)?.read(offset, buffer)), |_| {})
+    pub(crate) fn read(
+        &self,
+        boot: u64,
+        id: FileId,
+        offset: u64,
+        buffer: &mut [u8],
+    ) -> Result<bool, SqliteCode> {
+        self.call(boot, DiskCall::Read, |state| Ok(state.file(id)?.read(offset, buffer)), |_| {})
     }
 
-    pub(crate) fn write(&self, life: u64, id: FileId, offset: u64, data: &[u8]) -> Result<(), Code> {
-        let run = |state: &mut State| {
+    pub(crate) fn write(&self, boot: u64, id: FileId, offset: u64, data: &[u8]) -> Result<(), SqliteCode> {
+        let run = |state: &mut DiskState| {
             let end = offset + data.len() as u64;
             let grows = end.saturating_sub(state.file(id)?.len());
             if state.bytes_max.is_some_and(|max| grows > 0 && state.bytes_used() + grows > max) {
@@ -308,27 +314,27 @@ impl Disk {
             state.file(id)?.write(offset, data);
             Ok(())
         };
-        // A write that fails may have done a part of its work.
-        let fail = |state: &mut State| {
-            let done = state.chance.index(data.len() + 1);
+        // A failed write may be partly done.
+        let fail = |state: &mut DiskState| {
+            let done = state.random.index(data.len() + 1);
             let Ok(file) = state.file(id) else { return };
             if let Some(part) = data.get(..done) {
                 file.write(offset, part);
             }
         };
-        self.call(life, Call::Write, run, fail)
+        self.call(boot, DiskCall::Write, run, fail)
     }
 
-    pub(crate) fn truncate(&self, life: u64, id: FileId, len: u64) -> Result<(), Code> {
-        let run = |state: &mut State| {
+    pub(crate) fn truncate(&self, boot: u64, id: FileId, len: u64) -> Result<(), SqliteCode> {
+        let run = |state: &mut DiskState| {
             state.file(id)?.truncate(len);
             Ok(())
         };
-        self.call(life, Call::Truncate, run, |_| {})
+        self.call(boot, DiskCall::Truncate, run, |_| {})
     }
 
-    pub(crate) fn sync(&self, life: u64, id: FileId) -> Result<(), Code> {
-        let run = |state: &mut State| {
+    pub(crate) fn sync(&self, boot: u64, id: FileId) -> Result<(), SqliteCode> {
+        let run = |state: &mut DiskState| {
             state.file(id)?.sync();
             let names = state
                 .unsynced_names
@@ -339,39 +345,38 @@ impl Disk {
             }
             Ok(())
         };
-        // Of what a failed sync was for, some is on the disk, some waits for the next sync, and some is forgotten: the
-        // next sync says that all is well, and it is not there.
-        let fail = |state: &mut State| {
-            let State { files, chance, .. } = state;
+        // The next sync succeeds although some writes are lost, as on Linux.
+        let fail = |state: &mut DiskState| {
+            let DiskState { files, random, .. } = state;
             if let Some(file) = files.get_mut(&id) {
-                file.sync_badly(chance);
+                file.sync_partly(random);
             }
         };
         let sync_us = self.sync_us.load(Ordering::Relaxed);
         if sync_us > 0 {
             std::thread::sleep(Duration::from_micros(sync_us));
         }
-        self.call(life, Call::Sync, run, fail)
+        self.call(boot, DiskCall::Sync, run, fail)
     }
 
-    pub(crate) fn size(&self, life: u64, id: FileId) -> Result<u64, Code> {
-        self.call(life, Call::Size, |state| Ok(state.file(id)?.len()), |_| {})
+    pub(crate) fn size(&self, boot: u64, id: FileId) -> Result<u64, SqliteCode> {
+        self.call(boot, DiskCall::Size, |state| Ok(state.file(id)?.len()), |_| {})
     }
 
-    /// Shared memory is no file here; asking for it can fail all the same.
-    pub(crate) fn map_shared(&self, life: u64) -> Result<(), Code> {
-        self.call(life, Call::Map, |_| Ok(()), |_| {})
+    /// Shared memory is no file here, but mapping it can fail.
+    pub(crate) fn map_shared(&self, boot: u64) -> Result<(), SqliteCode> {
+        self.call(boot, DiskCall::Map, |_| Ok(()), |_| {})
     }
 
-    /// Locks are the operating system's and cost no call; they die with the machine.
+    /// Locks belong to the operating system: no disk call is needed, and they are gone after a power cut.
     pub(crate) fn with_locks<T>(
         &self,
-        life: u64,
+        boot: u64,
         id: FileId,
-        change: impl FnOnce(&mut FileLocks, &mut ShmLocks) -> Result<T, Code>,
-    ) -> Result<T, Code> {
+        change: impl FnOnce(&mut FileLocks, &mut ShmLocks) -> Result<T, SqliteCode>,
+    ) -> Result<T, SqliteCode> {
         let mut state = self.state();
-        if state.life != life {
+        if state.boot != boot {
             return Err(ffi::SQLITE_IOERR_LOCK);
         }
         let (file, shm) = state.locks.entry(id).or_default();
@@ -379,13 +384,13 @@ impl Disk {
     }
 }
 
-impl State {
-    fn file(&mut self, id: FileId) -> Result<&mut Bytes, Code> {
+impl DiskState {
+    fn file(&mut self, id: FileId) -> Result<&mut FileBytes, SqliteCode> {
         self.files.get_mut(&id).ok_or(ffi::SQLITE_IOERR)
     }
 
     fn bytes_used(&self) -> u64 {
-        self.names.values().filter_map(|id| self.files.get(id)).map(Bytes::len).sum()
+        self.names.values().filter_map(|id| self.files.get(id)).map(FileBytes::len).sum()
     }
 
     fn sync_names(&mut self, count: usize) {
@@ -398,30 +403,32 @@ impl State {
         }
     }
 
-    /// The power fails: decides what is left.
-    fn go_dark(&mut self) {
+    /// The power fails; decides which unsynced writes are kept.
+    fn lose_power(&mut self) {
         if !self.powered {
             return;
         }
         self.powered = false;
-        self.life += 1;
+        self.boot += 1;
         self.locks.clear();
-        let fate = Fate::draw(&mut self.chance);
-        let names = match fate {
-            Fate::Lost => 0,
-            Fate::Kept => self.unsynced_names.len(),
-            Fate::Torn { .. } | Fate::Shuffled { .. } => self.chance.index(self.unsynced_names.len() + 1),
+        let power_loss = PowerLoss::draw(&mut self.random);
+        let names = match power_loss {
+            PowerLoss::Lost => 0,
+            PowerLoss::Kept => self.unsynced_names.len(),
+            PowerLoss::Torn { .. } | PowerLoss::Shuffled { .. } => {
+                self.random.index(self.unsynced_names.len() + 1)
+            }
         };
         self.sync_names(names);
         self.unsynced_names.clear();
         self.names = self.synced_names.clone();
         let named: Vec<FileId> = self.names.values().copied().collect();
         self.files.retain(|id, _| named.contains(id));
-        // In the order of their names: what the seed decides must not depend on how a map is laid out.
+        // In the order of names: the outcome must depend on the seed only, not on the layout of a map.
         for id in named {
-            let State { files, chance, .. } = &mut *self;
+            let DiskState { files, random, .. } = &mut *self;
             if let Some(file) = files.get_mut(&id) {
-                file.lose_power(fate, chance);
+                file.lose_power(power_loss, random);
             }
         }
     }

@@ -1,4 +1,4 @@
-//! One open file: the functions SQLite calls with it.
+//! An open file: the functions that SQLite calls.
 
 use std::ffi::c_int;
 use std::ptr::NonNull;
@@ -8,31 +8,31 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 use rusqlite::ffi;
 
 use super::shm::{Shm, Shms};
-use super::{Pointer, code};
+use super::{CPointer, code};
 use crate::disk::{Disk, FileId, ShmHeld};
 
-/// What SQLite keeps of an open file: its functions, and what is ours.
+/// SQLite's memory for an open file: the table of functions, and our handle.
 #[repr(C)]
 pub(super) struct OpenFile {
     base: ffi::sqlite3_file,
-    handle: *mut Handle,
+    handle: *mut FileHandle,
 }
 
 impl OpenFile {
-    pub(super) fn new(handle: Handle) -> Self {
+    pub(super) fn new(handle: FileHandle) -> Self {
         Self { base: ffi::sqlite3_file { pMethods: &METHODS }, handle: Box::into_raw(Box::new(handle)) }
     }
 
-    /// No file: SQLite does not even close it.
+    /// A file that could not be opened; SQLite does not close it.
     pub(super) fn none() -> Self {
         Self { base: ffi::sqlite3_file { pMethods: std::ptr::null() }, handle: std::ptr::null_mut() }
     }
 }
 
-/// One open file of one connection.
-pub(super) struct Handle {
+/// An open file of a connection.
+pub(super) struct FileHandle {
     disk: Arc<Disk>,
-    life: u64,
+    boot: u64,
     file: FileId,
     level: c_int,
     shms: Arc<Shms>,
@@ -42,17 +42,17 @@ pub(super) struct Handle {
     counter: Option<NonNull<AtomicU64>>,
 }
 
-impl Handle {
+impl FileHandle {
     pub(super) fn new(
         disk: Arc<Disk>,
-        life: u64,
+        boot: u64,
         file: FileId,
         shms: Arc<Shms>,
         delete_on_close: Option<String>,
     ) -> Self {
         Self {
             disk,
-            life,
+            boot,
             file,
             level: ffi::SQLITE_LOCK_NONE,
             shms,
@@ -63,7 +63,7 @@ impl Handle {
         }
     }
 
-    /// Who counts the open files. It lives as long as any is open.
+    /// Sets the counter of open files, which lives as long as any file is open.
     pub(super) fn counted_by(&mut self, counter: &AtomicU64) {
         self.counter = Some(NonNull::from(counter));
     }
@@ -93,7 +93,7 @@ static METHODS: ffi::sqlite3_io_methods = ffi::sqlite3_io_methods {
 
 /// # Safety
 /// `file` must be one of ours that is open, used by one thread at a time, as SQLite does.
-unsafe fn handle<'a>(file: *mut ffi::sqlite3_file) -> &'a mut Handle {
+unsafe fn handle<'a>(file: *mut ffi::sqlite3_file) -> &'a mut FileHandle {
     // SAFETY: `handle` was set when the file was opened and is freed when it is closed.
     unsafe { &mut *(*file.cast::<OpenFile>()).handle }
 }
@@ -109,15 +109,15 @@ fn length(size: c_int) -> usize {
 unsafe extern "C" fn close(file: *mut ffi::sqlite3_file) -> c_int {
     // SAFETY: the file is ours and open; from here on it is neither.
     let mut handle = unsafe { Box::from_raw((*file.cast::<OpenFile>()).handle) };
-    let Handle { disk, life, file, level, shm_held, .. } = &mut *handle;
-    let freed = disk.with_locks(*life, *file, |locks, shm| {
+    let FileHandle { disk, boot, file, level, shm_held, .. } = &mut *handle;
+    let freed = disk.with_locks(*boot, *file, |locks, shm| {
         locks.lower(level, ffi::SQLITE_LOCK_NONE);
         shm.free_all(shm_held);
         Ok(())
     });
-    // A machine that is off has no locks to free, and no file to delete.
+    // Without power there are no locks to free and no file to delete.
     let closed = match &handle.delete_on_close {
-        Some(name) => freed.and_then(|()| handle.disk.delete(handle.life, name, false)),
+        Some(name) => freed.and_then(|()| handle.disk.delete(handle.boot, name, false)),
         None => freed,
     };
     if let Some(counter) = handle.counter {
@@ -127,11 +127,11 @@ unsafe extern "C" fn close(file: *mut ffi::sqlite3_file) -> c_int {
     code(closed)
 }
 
-unsafe extern "C" fn read(file: *mut ffi::sqlite3_file, out: Pointer, size: c_int, at: i64) -> c_int {
+unsafe extern "C" fn read(file: *mut ffi::sqlite3_file, out: CPointer, size: c_int, at: i64) -> c_int {
     // SAFETY: SQLite hands us an open file of ours and `size` bytes to fill.
     let (handle, buffer) =
         unsafe { (handle(file), std::slice::from_raw_parts_mut(out.cast::<u8>(), length(size))) };
-    match handle.disk.read(handle.life, handle.file, offset(at), buffer) {
+    match handle.disk.read(handle.boot, handle.file, offset(at), buffer) {
         Ok(true) => ffi::SQLITE_OK,
         Ok(false) => ffi::SQLITE_IOERR_SHORT_READ,
         Err(code) => code,
@@ -147,26 +147,26 @@ unsafe extern "C" fn write(
     // SAFETY: SQLite hands us an open file of ours and `size` bytes to write.
     let (handle, data) =
         unsafe { (handle(file), std::slice::from_raw_parts(data.cast::<u8>(), length(size))) };
-    code(handle.disk.write(handle.life, handle.file, offset(at), data))
+    code(handle.disk.write(handle.boot, handle.file, offset(at), data))
 }
 
 unsafe extern "C" fn truncate(file: *mut ffi::sqlite3_file, size: i64) -> c_int {
     // SAFETY: SQLite hands us an open file of ours.
     let handle = unsafe { handle(file) };
-    code(handle.disk.truncate(handle.life, handle.file, offset(size)))
+    code(handle.disk.truncate(handle.boot, handle.file, offset(size)))
 }
 
 unsafe extern "C" fn sync(file: *mut ffi::sqlite3_file, _flags: c_int) -> c_int {
     // SAFETY: SQLite hands us an open file of ours.
     let handle = unsafe { handle(file) };
-    code(handle.disk.sync(handle.life, handle.file))
+    code(handle.disk.sync(handle.boot, handle.file))
 }
 
 unsafe extern "C" fn file_size(file: *mut ffi::sqlite3_file, out: *mut i64) -> c_int {
     // SAFETY: SQLite hands us an open file of ours and a place for the answer.
     unsafe {
         let handle = handle(file);
-        match handle.disk.size(handle.life, handle.file) {
+        match handle.disk.size(handle.boot, handle.file) {
             Ok(size) => {
                 *out = i64::try_from(size).unwrap_or(i64::MAX);
                 ffi::SQLITE_OK
@@ -178,14 +178,14 @@ unsafe extern "C" fn file_size(file: *mut ffi::sqlite3_file, out: *mut i64) -> c
 
 unsafe extern "C" fn lock(file: *mut ffi::sqlite3_file, wanted: c_int) -> c_int {
     // SAFETY: SQLite hands us an open file of ours.
-    let Handle { disk, life, file, level, .. } = unsafe { handle(file) };
-    code(disk.with_locks(*life, *file, |locks, _| locks.raise(level, wanted)))
+    let FileHandle { disk, boot, file, level, .. } = unsafe { handle(file) };
+    code(disk.with_locks(*boot, *file, |locks, _| locks.raise(level, wanted)))
 }
 
 unsafe extern "C" fn unlock(file: *mut ffi::sqlite3_file, wanted: c_int) -> c_int {
     // SAFETY: SQLite hands us an open file of ours.
-    let Handle { disk, life, file, level, .. } = unsafe { handle(file) };
-    code(disk.with_locks(*life, *file, |locks, _| {
+    let FileHandle { disk, boot, file, level, .. } = unsafe { handle(file) };
+    code(disk.with_locks(*boot, *file, |locks, _| {
         locks.lower(level, wanted);
         Ok(())
     }))
@@ -195,7 +195,7 @@ unsafe extern "C" fn check_reserved_lock(file: *mut ffi::sqlite3_file, out: *mut
     // SAFETY: SQLite hands us an open file of ours and a place for the answer.
     unsafe {
         let handle = handle(file);
-        match handle.disk.with_locks(handle.life, handle.file, |locks, _| Ok(locks.is_reserved())) {
+        match handle.disk.with_locks(handle.boot, handle.file, |locks, _| Ok(locks.is_reserved())) {
             Ok(reserved) => {
                 *out = c_int::from(reserved);
                 ffi::SQLITE_OK
@@ -205,7 +205,7 @@ unsafe extern "C" fn check_reserved_lock(file: *mut ffi::sqlite3_file, out: *mut
     }
 }
 
-unsafe extern "C" fn file_control(_file: *mut ffi::sqlite3_file, _op: c_int, _arg: Pointer) -> c_int {
+unsafe extern "C" fn file_control(_file: *mut ffi::sqlite3_file, _op: c_int, _arg: CPointer) -> c_int {
     ffi::SQLITE_NOTFOUND
 }
 
@@ -223,17 +223,17 @@ unsafe extern "C" fn shm_map(
     number: c_int,
     size: c_int,
     make: c_int,
-    out: *mut Pointer,
+    out: *mut CPointer,
 ) -> c_int {
     // SAFETY: SQLite hands us an open file of ours and a place for the pointer.
     unsafe {
         let handle = handle(file);
         *out = std::ptr::null_mut();
-        if let Err(code) = handle.disk.map_shared(handle.life) {
+        if let Err(code) = handle.disk.map_shared(handle.boot) {
             return code;
         }
-        let Handle { shms, shm, life, file, .. } = handle;
-        let shm = shm.get_or_insert_with(|| shms.of(*life, *file));
+        let FileHandle { shms, shm, boot, file, .. } = handle;
+        let shm = shm.get_or_insert_with(|| shms.of(*boot, *file));
         *out = shm.region(length(number), length(size), make != 0);
     }
     ffi::SQLITE_OK
@@ -246,8 +246,8 @@ unsafe extern "C" fn shm_lock(
     flags: c_int,
 ) -> c_int {
     // SAFETY: SQLite hands us an open file of ours.
-    let Handle { disk, life, file, shm_held, .. } = unsafe { handle(file) };
-    code(disk.with_locks(*life, *file, |_, shm| shm.change(shm_held, length(first), length(count), flags)))
+    let FileHandle { disk, boot, file, shm_held, .. } = unsafe { handle(file) };
+    code(disk.with_locks(*boot, *file, |_, shm| shm.change(shm_held, length(first), length(count), flags)))
 }
 
 unsafe extern "C" fn shm_barrier(_file: *mut ffi::sqlite3_file) {
@@ -256,9 +256,9 @@ unsafe extern "C" fn shm_barrier(_file: *mut ffi::sqlite3_file) {
 
 unsafe extern "C" fn shm_unmap(file: *mut ffi::sqlite3_file, _delete: c_int) -> c_int {
     // SAFETY: SQLite hands us an open file of ours.
-    let Handle { disk, life, file, shm_held, shm, .. } = unsafe { handle(file) };
+    let FileHandle { disk, boot, file, shm_held, shm, .. } = unsafe { handle(file) };
     *shm = None;
-    code(disk.with_locks(*life, *file, |_, locks| {
+    code(disk.with_locks(*boot, *file, |_, locks| {
         locks.free_all(shm_held);
         Ok(())
     }))

@@ -1,7 +1,7 @@
-//! The file system that SQLite goes through: registered under a name, with a [`Disk`] behind it.
+//! A file system for SQLite on a [`Disk`], registered under a name.
 //!
-//! The one place of the workspace with `unsafe`: SQLite calls C functions with C pointers. Everything that decides
-//! anything is in [`crate::disk`], which is safe.
+//! The only `unsafe` code of the workspace: SQLite calls C functions with C pointers. The logic is in [`crate::disk`],
+//! which is safe.
 #![allow(unsafe_code, reason = "SQLite's file system is a table of C functions")]
 
 mod file;
@@ -13,17 +13,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rusqlite::ffi;
 
-use self::file::{Handle, OpenFile};
+use self::file::{FileHandle, OpenFile};
 use self::shm::Shms;
-use crate::chance::Chance;
 use crate::disk::Disk;
+use everturn_simulation::SeededRandom;
 
-/// A registered file system. Dropping it takes it back; every file must be closed by then.
+/// A registered file system. Dropping it unregisters it; every file must be closed before.
 pub struct Vfs {
-    // The table SQLite holds a pointer to, and everything that table points to. Never moved, freed on drop.
+    // SQLite holds a pointer to the table, and the table to the state. Never moved, freed on drop.
     table: *mut ffi::sqlite3_vfs,
     name: CString,
-    world: *mut World,
+    state: *mut VfsState,
 }
 
 // SAFETY: the pointers are owned, and what is behind them is only reached through mutexes and SQLite's own.
@@ -31,10 +31,10 @@ unsafe impl Send for Vfs {}
 // SAFETY: as above; `&Vfs` reads nothing but the name and the disk.
 unsafe impl Sync for Vfs {}
 
-/// What the functions of the table find behind it.
-struct World {
+/// The state behind the functions of the table.
+struct VfsState {
     disk: Arc<Disk>,
-    randomness: Mutex<Chance>,
+    randomness: Mutex<SeededRandom>,
     shms: Arc<Shms>,
     open_files: AtomicU64,
 }
@@ -42,13 +42,13 @@ struct World {
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
 impl Vfs {
-    /// Registers a file system with that disk, under a name of its own.
+    /// Registers a file system on this disk under a unique name.
     pub fn register(disk: Arc<Disk>, seed: u64) -> Self {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = CString::new(format!("everturn-crash-{number}")).unwrap();
-        let world = Box::into_raw(Box::new(World {
+        let state = Box::into_raw(Box::new(VfsState {
             disk,
-            randomness: Mutex::new(Chance::new(seed)),
+            randomness: Mutex::new(SeededRandom::new(seed)),
             shms: Arc::default(),
             open_files: AtomicU64::new(0),
         }));
@@ -58,7 +58,7 @@ impl Vfs {
             mxPathname: 512,
             pNext: std::ptr::null_mut(),
             zName: name.as_ptr(),
-            pAppData: world.cast(),
+            pAppData: state.cast(),
             xOpen: Some(open),
             xDelete: Some(delete),
             xAccess: Some(access),
@@ -76,24 +76,24 @@ impl Vfs {
             xGetSystemCall: None,
             xNextSystemCall: None,
         }));
-        // SAFETY: SQLite may be registered with before it was initialised only after this call.
+        // SAFETY: may be called at any time; a file system can be registered only after it.
         let ready = unsafe { ffi::sqlite3_initialize() };
         assert_eq!(ready, ffi::SQLITE_OK);
         // SAFETY: the table lives until it is unregistered in `drop`.
         let registered = unsafe { ffi::sqlite3_vfs_register(table, 0) };
         assert_eq!(registered, ffi::SQLITE_OK);
-        Self { table, name, world }
+        Self { table, name, state }
     }
 
-    /// What it is registered as.
+    /// The name under which it is registered.
     pub fn name(&self) -> &str {
         self.name.to_str().unwrap()
     }
 
     /// How many files are open.
     pub fn open_files(&self) -> u64 {
-        // SAFETY: the world lives as long as `self`.
-        unsafe { &*self.world }.open_files.load(Ordering::SeqCst)
+        // SAFETY: the state lives as long as `self`.
+        unsafe { &*self.state }.open_files.load(Ordering::SeqCst)
     }
 }
 
@@ -102,22 +102,22 @@ impl Drop for Vfs {
         // SAFETY: it was registered in `register`, and only there.
         unsafe { ffi::sqlite3_vfs_unregister(self.table) };
         if self.open_files() > 0 {
-            // Somebody still has a pointer to all this: better lost than freed.
+            // A connection still has a pointer to the state: leaking it is better than freeing it.
             return;
         }
-        // SAFETY: both come from `Box::into_raw`; no file is open and nobody finds the name any more.
+        // SAFETY: both come from `Box::into_raw`; no file is open, and no connection can open one by this name.
         unsafe {
             drop(Box::from_raw(self.table));
-            drop(Box::from_raw(self.world));
+            drop(Box::from_raw(self.state));
         }
     }
 }
 
 /// # Safety
 /// `vfs` must be a table of ours that is registered.
-unsafe fn world<'a>(vfs: *mut ffi::sqlite3_vfs) -> &'a World {
+unsafe fn state<'a>(vfs: *mut ffi::sqlite3_vfs) -> &'a VfsState {
     // SAFETY: `pAppData` was set in `register` and lives as long as the table.
-    unsafe { &*(*vfs).pAppData.cast::<World>() }
+    unsafe { &*(*vfs).pAppData.cast::<VfsState>() }
 }
 
 /// # Safety
@@ -127,23 +127,23 @@ unsafe fn text<'a>(name: *const c_char) -> std::borrow::Cow<'a, str> {
     unsafe { CStr::from_ptr(name) }.to_string_lossy()
 }
 
-impl World {
-    fn open(&self, name: Option<&str>, flags: c_int) -> Result<Handle, c_int> {
-        let life = self.disk.life();
+impl VfsState {
+    fn open(&self, name: Option<&str>, flags: c_int) -> Result<FileHandle, c_int> {
+        let boot = self.disk.boot();
         let create = flags & ffi::SQLITE_OPEN_CREATE != 0;
         let (disk, file) = match name {
-            Some(name) => (Arc::clone(&self.disk), self.disk.open(life, name, create)?),
-            // A scratch file of one connection: no power cut ever shows what was in it.
+            Some(name) => (Arc::clone(&self.disk), self.disk.open(boot, name, create)?),
+            // A temporary file of one connection: it is gone after a power cut.
             None => {
                 let scratch = Arc::new(Disk::new(0));
                 let file = scratch.open(0, "scratch", true)?;
                 (scratch, file)
             }
         };
-        let life = if name.is_some() { life } else { 0 };
+        let boot = if name.is_some() { boot } else { 0 };
         let delete =
             (flags & ffi::SQLITE_OPEN_DELETEONCLOSE != 0).then(|| name.unwrap_or_default().to_owned());
-        Ok(Handle::new(disk, life, file, Arc::clone(&self.shms), delete))
+        Ok(FileHandle::new(disk, boot, file, Arc::clone(&self.shms), delete))
     }
 }
 
@@ -156,13 +156,13 @@ unsafe extern "C" fn open(
 ) -> c_int {
     // SAFETY: SQLite hands us our own table, a C string or null, and `szOsFile` bytes for the file.
     unsafe {
-        let world = world(vfs);
+        let state = state(vfs);
         let file = file.cast::<OpenFile>();
         let name = (!name.is_null()).then(|| text(name));
-        match world.open(name.as_deref(), flags) {
+        match state.open(name.as_deref(), flags) {
             Ok(mut handle) => {
-                world.open_files.fetch_add(1, Ordering::SeqCst);
-                handle.counted_by(&world.open_files);
+                state.open_files.fetch_add(1, Ordering::SeqCst);
+                handle.counted_by(&state.open_files);
                 file.write(OpenFile::new(handle));
                 if !out_flags.is_null() {
                     *out_flags = flags;
@@ -179,8 +179,8 @@ unsafe extern "C" fn open(
 
 unsafe extern "C" fn delete(vfs: *mut ffi::sqlite3_vfs, name: *const c_char, sync: c_int) -> c_int {
     // SAFETY: SQLite hands us our own table and a C string.
-    let (world, name) = unsafe { (world(vfs), text(name)) };
-    code(world.disk.delete(world.disk.life(), &name, sync != 0))
+    let (state, name) = unsafe { (state(vfs), text(name)) };
+    code(state.disk.delete(state.disk.boot(), &name, sync != 0))
 }
 
 unsafe extern "C" fn access(
@@ -191,8 +191,8 @@ unsafe extern "C" fn access(
 ) -> c_int {
     // SAFETY: SQLite hands us our own table, a C string and a place for the answer.
     unsafe {
-        let world = world(vfs);
-        match world.disk.exists(world.disk.life(), &text(name)) {
+        let state = state(vfs);
+        match state.disk.exists(state.disk.boot(), &text(name)) {
             Ok(exists) => {
                 *out = c_int::from(exists);
                 ffi::SQLITE_OK
@@ -221,17 +221,16 @@ unsafe extern "C" fn full_pathname(
 
 unsafe extern "C" fn randomness(vfs: *mut ffi::sqlite3_vfs, size: c_int, out: *mut c_char) -> c_int {
     // SAFETY: SQLite hands us our own table and `size` bytes to fill.
-    let (world, bytes) = unsafe {
+    let (state, bytes) = unsafe {
         let size = usize::try_from(size).unwrap_or(0);
-        (world(vfs), std::slice::from_raw_parts_mut(out.cast::<u8>(), size))
+        (state(vfs), std::slice::from_raw_parts_mut(out.cast::<u8>(), size))
     };
-    let mut chance = world.randomness.lock().unwrap_or_else(PoisonError::into_inner);
-    bytes.iter_mut().for_each(|byte| *byte = chance.next_u64() as u8);
+    let mut random = state.randomness.lock().unwrap_or_else(PoisonError::into_inner);
+    bytes.iter_mut().for_each(|byte| *byte = random.next_u64() as u8);
     size
 }
 
-/// Nobody else is at work while a connection of ours sleeps on its own thread; one that waits for another thread lets it
-/// go on.
+/// Does not sleep: in simulated time no other connection works meanwhile. On threads, another thread may go on.
 unsafe extern "C" fn sleep(_vfs: *mut ffi::sqlite3_vfs, microseconds: c_int) -> c_int {
     std::thread::yield_now();
     microseconds
@@ -251,5 +250,5 @@ fn code(result: Result<(), c_int>) -> c_int {
     result.err().unwrap_or(ffi::SQLITE_OK)
 }
 
-/// A C pointer to nothing of ours; used by the functions of a file too.
-type Pointer = *mut c_void;
+/// A C pointer to memory of SQLite.
+type CPointer = *mut c_void;

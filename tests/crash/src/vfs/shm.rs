@@ -1,4 +1,4 @@
-//! Memory that the connections to one file share.
+//! The memory that the connections to one file share.
 
 use std::cell::UnsafeCell;
 use std::collections::HashMap;
@@ -7,23 +7,23 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use crate::disk::FileId;
 
-/// The shared memory of every file, by the life of the machine it belongs to. It is gone with the last who uses it.
+/// The shared memory of every file, by boot and file. It is freed when the last connection is closed.
 #[derive(Default)]
 pub(super) struct Shms(Mutex<HashMap<(u64, FileId), Weak<Shm>>>);
 
 impl Shms {
-    pub(super) fn of(&self, life: u64, file: FileId) -> Arc<Shm> {
+    pub(super) fn of(&self, boot: u64, file: FileId) -> Arc<Shm> {
         let mut shms = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         shms.retain(|_, shm| shm.strong_count() > 0);
-        shms.get(&(life, file)).and_then(Weak::upgrade).unwrap_or_else(|| {
+        shms.get(&(boot, file)).and_then(Weak::upgrade).unwrap_or_else(|| {
             let shm = Arc::new(Shm::default());
-            shms.insert((life, file), Arc::downgrade(&shm));
+            shms.insert((boot, file), Arc::downgrade(&shm));
             shm
         })
     }
 }
 
-/// Regions that stay where they are as long as anybody has the file open.
+/// Regions that are not moved as long as a connection has the file open.
 #[derive(Default)]
 pub(super) struct Shm {
     regions: Mutex<Vec<Box<[UnsafeCell<u64>]>>>,
@@ -36,7 +36,7 @@ unsafe impl Send for Shm {}
 unsafe impl Sync for Shm {}
 
 impl Shm {
-    /// The region of that number; null if it is not there and must not be made.
+    /// The region with this number; null if it does not exist and `make` is false.
     pub(super) fn region(&self, number: usize, bytes: usize, make: bool) -> *mut c_void {
         let mut regions = self.regions.lock().unwrap_or_else(PoisonError::into_inner);
         while make && regions.len() <= number {

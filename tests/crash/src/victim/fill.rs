@@ -9,41 +9,41 @@ use std::time::Duration;
 use everturn::Client;
 use rusqlite::{Connection, OpenFlags};
 
-use super::{open, say, start};
-use crate::chance::chance;
+use super::{open, print_line, start};
+use crate::clients::drive;
 use crate::inspector::Inspector;
-use crate::ledger::Ledger;
-use crate::load::see_through;
-use crate::plan::Plan;
-use crate::tables::{Tables, left_over};
+use crate::instance_script::InstanceScript;
+use crate::observations::ObservationLog;
+use crate::random::seeded;
+use crate::tables::{StoredTables, pending_rows};
 
-/// How many instances are under way when the disk is full, and how many come meanwhile.
+/// How many instances are started before the disk is full, and how many while it is.
 const INSTANCES: usize = 12;
 
-/// How long everything may take once there is room again.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long all instances may take to end once the disk has room again.
+const END_MAX: Duration = Duration::from_secs(60);
 
-/// Works, fills the disk, works on, frees it, and ends when everything is done. Says what it counted, or what is wrong.
+/// Fills the disk under load, frees it, and ends when all instances have ended. Prints what it counted, or what is wrong.
 pub async fn run(folder: &Path, seed: u64) {
     let database = folder.join("full.db");
-    let ledger = Arc::new(Ledger::new(Plan::draw_mixed(2 * INSTANCES, &mut chance(seed))));
+    let log = Arc::new(ObservationLog::new(InstanceScript::draw_mixed(2 * INSTANCES, &mut seeded(seed))));
     let provider = open(database.to_str().unwrap()).await;
-    let runtime = start(&provider, &ledger, (0, 1)).await;
+    let runtime = start(&provider, &log, (0, 1)).await;
     let client = Client::new(provider.clone());
-    let instances: Vec<String> = ledger.known().instances.into_keys().collect();
+    let instances: Vec<String> = log.snapshot().instances.into_keys().collect();
     let (before, meanwhile) = instances.split_at(INSTANCES);
-    let mut clients: Vec<_> = before.iter().map(|instance| spawn(&client, &ledger, instance)).collect();
+    let mut clients: Vec<_> = before.iter().map(|instance| spawn(&client, &log, instance)).collect();
 
     let ballast = folder.join("ballast");
     fill(&ballast);
-    clients.extend(meanwhile.iter().map(|instance| spawn(&client, &ledger, instance)));
+    clients.extend(meanwhile.iter().map(|instance| spawn(&client, &log, instance)));
     let mut refused = 0;
     while refused < 20 {
-        // A message that nobody needs: to nobody.
-        match client.enqueue_event("nobody", "q", "x".repeat(2_000)).await {
+        // A message to an instance that does not exist.
+        match client.enqueue_event("missing", "q", "x".repeat(2_000)).await {
             Ok(()) => fill(&ballast),
             Err(error) if error.is_retryable() && error.to_string().contains("full") => refused += 1,
-            Err(error) => say(&format!("wrong: not a clear error: {error}")),
+            Err(error) => print_line(&format!("wrong: unclear error: {error}")),
         }
     }
     std::fs::remove_file(&ballast).unwrap();
@@ -52,42 +52,46 @@ pub async fn run(folder: &Path, seed: u64) {
         for client in clients {
             client.await.unwrap();
         }
-        run_empty(&database).await;
+        wait_for_empty_queues(&database).await;
     };
-    let stuck = tokio::time::timeout(PATIENCE, done).await.is_err();
-    let known = ledger.known();
-    let finished = known.instances.values().filter(|told| told.outcome.is_some()).count();
-    say(&format!("counts {refused} {} {finished} {}", known.instances.len(), known.turns));
+    let stuck = tokio::time::timeout(END_MAX, done).await.is_err();
+    let observations = log.snapshot();
+    let finished = observations.finished();
+    print_line(&format!(
+        "counts {refused} {} {finished} {}",
+        observations.instances.len(),
+        observations.turns
+    ));
     if stuck {
-        say(&format!("wrong: stuck: {:?}", known.instances));
+        print_line(&format!("wrong: stuck: {:?}", observations.instances));
         return;
     }
     runtime.shutdown(None).await;
     provider.close().await;
-    let tables = Tables::read(&Connection::open(&database).unwrap()).unwrap();
+    let tables = StoredTables::read(&Connection::open(&database).unwrap()).unwrap();
     let mut inspector = Inspector::default();
     if let Err(wrong) =
-        inspector.inspect(&tables, &known).and_then(|()| inspector.inspect_end(&tables, &known))
+        inspector.inspect(&tables, &observations).and_then(|()| inspector.inspect_end(&tables, &observations))
     {
-        say(&format!("wrong: {wrong}"));
+        print_line(&format!("wrong: {wrong}"));
     }
-    say("done");
+    print_line("done");
 }
 
 /// Waits until no message, activity or lock is left.
-async fn run_empty(database: &Path) {
+async fn wait_for_empty_queues(database: &Path) {
     let conn = Connection::open_with_flags(database, OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
-    while !matches!(left_over(&conn), Ok(0)) {
+    while !matches!(pending_rows(&conn), Ok(0)) {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 
-fn spawn(client: &Client, ledger: &Arc<Ledger>, instance: &str) -> tokio::task::JoinHandle<()> {
-    let (client, ledger, instance) = (client.clone(), Arc::clone(ledger), instance.to_owned());
-    tokio::spawn(async move { see_through(&client, &ledger, &instance).await })
+fn spawn(client: &Client, log: &Arc<ObservationLog>, instance: &str) -> tokio::task::JoinHandle<()> {
+    let (client, log, instance) = (client.clone(), Arc::clone(log), instance.to_owned());
+    tokio::spawn(async move { drive(&client, &log, &instance).await })
 }
 
-/// Writes until there is no room left.
+/// Writes until the disk is full.
 fn fill(ballast: &Path) {
     let mut file = File::options().create(true).append(true).open(ballast).unwrap();
     for size in [65_536, 4_096, 512, 1] {

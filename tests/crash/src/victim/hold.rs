@@ -1,4 +1,4 @@
-//! A process that holds locks longer than they last.
+//! A process that holds locks longer than they are valid.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use everturn::providers::{ExecutionMetadata, Provider, ProviderError, TagFilter}
 use everturn::{Event, EventKind};
 use everturn_core::WorkItem;
 
-use super::{LOCK, open, say};
+use super::{LOCK, open, print_line};
 
 /// The instance whose turn is held.
 pub const TURN: &str = "held-turn";
@@ -26,7 +26,7 @@ fn start(instance: &str) -> WorkItem {
     }
 }
 
-/// The first turn of an instance, as the engine makes it.
+/// The first turn of an instance, as the engine commits it.
 fn first_turn(instance: &str) -> (Vec<Event>, Vec<WorkItem>, ExecutionMetadata) {
     let started = EventKind::OrchestrationStarted {
         name: "chain".to_owned(),
@@ -66,7 +66,7 @@ fn first_turn(instance: &str) -> (Vec<Event>, Vec<WorkItem>, ExecutionMetadata) 
     (events, vec![work], metadata)
 }
 
-/// Takes the lock of a turn and that of an activity, says so, and tries to use both when a line comes in.
+/// Takes the lock of a turn and of an activity, prints that it has them, and tries to use both when it reads a line.
 pub async fn run(database: &str) {
     let provider = open(database).await;
     provider.enqueue_for_orchestrator(start(WORK), None).await.unwrap();
@@ -82,8 +82,8 @@ pub async fn run(database: &str) {
     provider.enqueue_for_orchestrator(start(TURN), None).await.unwrap();
     let (_, turn_token, _) =
         provider.fetch_orchestration_item(LOCK, Duration::ZERO, None).await.unwrap().expect("the start");
-    say("holding");
-    // It is stopped here, and goes on long after its locks have ended.
+    print_line("holding");
+    // The test stops it here, and lets it go on after its locks have expired.
     let line = tokio::task::spawn_blocking(|| std::io::stdin().read_line(&mut String::new()));
     drop(line.await);
     late("renewal of the turn", provider.renew_orchestration_item_lock(&turn_token, LOCK).await);
@@ -101,13 +101,13 @@ pub async fn run(database: &str) {
     };
     late("activity", provider.ack_work_item(&work_token, Some(completion)).await);
     provider.close().await;
-    say("done");
+    print_line("done");
 }
 
 fn late(what: &str, answer: Result<(), ProviderError>) {
     match answer {
-        Ok(()) => say(&format!("accepted late: {what}")),
-        Err(error) if error.is_lock_lost() => say("refused late"),
-        Err(error) => say(&format!("another error: {what}: {error}")),
+        Ok(()) => print_line(&format!("accepted late: {what}")),
+        Err(error) if error.is_lock_lost() => print_line("refused late"),
+        Err(error) => print_line(&format!("another error: {what}: {error}")),
     }
 }

@@ -1,4 +1,4 @@
-//! What a victim does. It runs in a process of its own.
+//! What the victim process does.
 
 pub mod fill;
 pub mod hold;
@@ -13,25 +13,25 @@ use everturn::runtime::Runtime;
 use everturn_proof::is_stress_run;
 use everturn_sqlite::{SqliteOptions, SqliteProvider};
 
-use crate::ledger::{Fact, Ledger};
-use crate::load::{activities, tag_filter};
-use crate::plan::orchestrations;
-use crate::watched_store::WatchedStore;
+use crate::activities::{activities, tag_filter};
+use crate::instance_script::orchestrations;
+use crate::observations::{Observation, ObservationLog};
+use crate::observed_store::ObservedStore;
 
-/// How long the locks of victims last.
+/// The lock timeout of victims.
 pub const LOCK: Duration = Duration::from_millis(400);
 
-/// Says a line: whole, and before anything else happens.
-pub fn say(line: &str) {
+/// Prints a line, and flushes it before it returns.
+pub fn print_line(line: &str) {
     let mut out = std::io::stdout().lock();
-    // Nobody listens any more: then nobody minds.
+    // Fails when the test has ended: then no test reads it.
     drop(out.write_all(format!("{line}\n").as_bytes()));
     drop(out.flush());
 }
 
-/// Says a fact.
-pub fn tell(fact: &Fact) {
-    say(&serde_json::to_string(fact).unwrap());
+/// Prints an observation.
+pub fn print_observation(fact: &Observation) {
+    print_line(&serde_json::to_string(fact).unwrap());
 }
 
 async fn open(database: &str) -> Arc<SqliteProvider> {
@@ -41,8 +41,12 @@ async fn open(database: &str) -> Arc<SqliteProvider> {
     Arc::new(SqliteProvider::new(&format!("sqlite:{database}"), Some(options)).await.unwrap())
 }
 
-/// Starts a runtime: one of `share.1` on this file, with the number `share.0`.
-async fn start(provider: &Arc<SqliteProvider>, ledger: &Arc<Ledger>, share: (usize, usize)) -> Arc<Runtime> {
+/// Starts runtime number `share.0` of the `share.1` on this file.
+async fn start(
+    provider: &Arc<SqliteProvider>,
+    log: &Arc<ObservationLog>,
+    share: (usize, usize),
+) -> Arc<Runtime> {
     let filter = tag_filter(share.0, share.1);
     let usual = RuntimeOptions::default();
     let lock = if is_stress_run() { LOCK / 2 } else { LOCK };
@@ -56,6 +60,6 @@ async fn start(provider: &Arc<SqliteProvider>, ledger: &Arc<Ledger>, share: (usi
         max_attempts: u32::MAX,
         ..usual
     };
-    let store = Arc::new(WatchedStore::new(provider.clone(), Arc::clone(ledger)));
-    Runtime::start_with_options(store, activities(ledger, filter), orchestrations(), options).await
+    let store = Arc::new(ObservedStore::new(provider.clone(), Arc::clone(log)));
+    Runtime::start_with_options(store, activities(log, filter), orchestrations(), options).await
 }

@@ -1,40 +1,40 @@
-//! A process under load.
+//! A process that drives instances.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use everturn::Client;
 
-use super::{open, say, start, tell};
-use crate::ledger::{Ledger, Told};
-use crate::load::see_through;
+use super::{open, print_line, print_observation, start};
+use crate::clients::drive;
+use crate::observations::{InstanceObservations, ObservationLog};
 
-/// Sees its share of the instances through: those whose number leaves `share.0` when divided by `share.1`.
-pub async fn run(database: &str, told: &str, share: (usize, usize), first_run: u64) {
-    let told: BTreeMap<String, Told> = serde_json::from_slice(&std::fs::read(told).unwrap()).unwrap();
+/// Drives its share of the instances in the file `observations`: those with number `share.0` modulo `share.1`.
+pub async fn run(database: &str, observations: &str, share: (usize, usize), first_run: u64) {
+    let file = std::fs::read(observations).unwrap();
+    let instances: BTreeMap<String, InstanceObservations> = serde_json::from_slice(&file).unwrap();
     let provider = open(database).await;
-    let ledger = Arc::new(Ledger::going_on(told.clone(), first_run, Some(tell)));
-    let runtime = start(&provider, &ledger, share).await;
-    say("ready");
-    let mine = told
+    let log = Arc::new(ObservationLog::resume(instances.clone(), first_run, Some(print_observation)));
+    let runtime = start(&provider, &log, share).await;
+    print_line("ready");
+    let mine = instances
         .iter()
         .enumerate()
-        .filter(|(index, (_, told))| index % share.1 == share.0 && told.outcome.is_none());
+        .filter(|(index, (_, observed))| index % share.1 == share.0 && observed.outcome.is_none());
     let clients: Vec<_> = mine
         .map(|(_, (instance, _))| {
-            let (client, ledger, instance) =
-                (Client::new(provider.clone()), Arc::clone(&ledger), instance.clone());
-            tokio::spawn(async move { see_through(&client, &ledger, &instance).await })
+            let (client, log, instance) = (Client::new(provider.clone()), Arc::clone(&log), instance.clone());
+            tokio::spawn(async move { drive(&client, &log, &instance).await })
         })
         .collect();
     for client in clients {
         client.await.unwrap();
     }
-    say("all seen through");
-    // Whoever started us says when it is enough: others may need us meanwhile.
+    print_line("all ended");
+    // The test decides when to stop: other processes may still need this one.
     let stop = tokio::task::spawn_blocking(|| std::io::stdin().read_line(&mut String::new()));
     drop(stop.await);
     runtime.shutdown(None).await;
     provider.close().await;
-    say("done");
+    print_line("done");
 }

@@ -1,101 +1,85 @@
-//! R10 under the runtime at work: whatever happens to the rows of some instances, the others do not notice.
+//! R10 under the runtime at work: damage to the rows of some instances does not affect the others.
 
-use std::cell::Cell;
-use std::sync::{Arc, Mutex, Once};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use everturn_crash_tests::chance::{Chance, chance};
 use everturn_crash_tests::damage::damage;
 use everturn_crash_tests::inspector::Inspector;
-use everturn_crash_tests::ledger::{Known, Ledger};
-use everturn_crash_tests::machine::{End, Machine, NOT_THERE, STANDS_STILL};
-use everturn_crash_tests::plan::Plan;
-use everturn_crash_tests::tables::Tables;
+use everturn_crash_tests::instance_script::InstanceScript;
+use everturn_crash_tests::machine::{CrashMachine, NOT_THERE, RunEnd, STANDS_STILL};
+use everturn_crash_tests::observations::{ObservationLog, Observations};
+use everturn_crash_tests::random::seeded;
+use everturn_crash_tests::tables::StoredTables;
 use everturn_proof::{Counts, proof, watched};
+use everturn_simulation::{SeededRandom, hearing};
 use rusqlite::Connection;
 
-use crate::power_cuts::machine_with;
+use crate::case::{count_instances, machine_with};
 
-/// Names that no few turned bits make into each other.
-const SOUND: [&str; 5] = ["alpha", "bravo", "charlie", "delta", "echo"];
-const DOOMED: [&str; 4] = ["foxtrot", "golf", "hotel", "india"];
-/// How often something is damaged in one case.
+/// Names that no few flipped bits turn into each other.
+const UNDAMAGED: [&str; 5] = ["alpha", "bravo", "charlie", "delta", "echo"];
+const DAMAGED: [&str; 4] = ["foxtrot", "golf", "hotel", "india"];
+/// How many values are damaged in a case.
 const DAMAGES: u64 = 30;
-/// Within how many milliseconds of the start: that is how long a load takes.
+/// Within how many milliseconds of the start; about as long as the instances take.
 const WITHIN_MS: u64 = 60;
 
-thread_local! {
-    static PANICS: Cell<u64> = const { Cell::new(0) };
-}
-
-/// Counts the panics of a thread, caught or not: a case has one thread.
-fn count_panics() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        let before = std::panic::take_hook();
-        std::panic::set_hook(Box::new(move |panic| {
-            PANICS.set(PANICS.get() + 1);
-            before(panic);
-        }));
-    });
-    PANICS.set(0);
-}
-
-/// Damages something every now and then.
-async fn go_wrong(open: impl Fn() -> Connection, mut chance: Chance, done: Arc<Mutex<Vec<String>>>) {
+/// Damages values at random moments.
+async fn damage_values(
+    open: impl Fn() -> Connection,
+    mut random: SeededRandom,
+    damages: Arc<Mutex<Vec<String>>>,
+) {
     for _ in 0..DAMAGES {
-        tokio::time::sleep(Duration::from_millis(chance.below(WITHIN_MS / DAMAGES * 2))).await;
-        let instance = DOOMED[chance.index(DOOMED.len())];
-        // A file that is being made, or that somebody else writes to: another time.
-        if let Ok(Some(what)) = damage(&open(), instance, &mut chance) {
-            done.lock().unwrap().push(what);
+        tokio::time::sleep(Duration::from_millis(random.modulo(WITHIN_MS / DAMAGES * 2))).await;
+        let instance = DAMAGED[random.index(DAMAGED.len())];
+        // An error means that the file does not exist yet, or that another connection writes: nothing is damaged then.
+        if let Ok(Some(what)) = damage(&open(), instance, &mut random) {
+            damages.lock().unwrap().push(what);
         }
     }
 }
 
 fn case(seed: u64) -> Result<Counts, String> {
-    let mut plans = chance(seed).branch(2);
-    let instances = SOUND.iter().chain(&DOOMED).map(|id| ((*id).to_owned(), Plan::draw(&mut plans)));
-    let mut machine = machine_with(seed, Ledger::new(instances.collect::<Vec<_>>()), |setup| {
+    let mut random = seeded(seed).branch(2);
+    let instances =
+        UNDAMAGED.iter().chain(&DAMAGED).map(|id| ((*id).to_owned(), InstanceScript::draw(&mut random)));
+    let mut machine = machine_with(seed, ObservationLog::new(instances.collect::<Vec<_>>()), |setup| {
         setup.max_attempts = 4;
     });
-    machine.doomed = DOOMED.iter().map(|id| (*id).to_owned()).collect();
-    let sound: Arc<Ledger> = Arc::clone(&machine.ledger);
-    count_panics();
-    let done = Arc::default();
-    let damages = go_wrong(machine.back_door(), chance(seed).branch(11), Arc::clone(&done));
-    let end = watched(format!("R10, seed {seed}"), || machine.live(|_| damages));
-    let done = std::mem::take(&mut *done.lock().unwrap());
-    let known = only_sound(sound.known());
-    let finished = known.instances.values().filter(|told| told.outcome.is_some()).count();
-    judged(&machine, &known, end).map_err(|failure| {
-        format!("{failure}\n  {}\n  damages:\n    {}", machine.describe(), done.join("\n    "))
+    machine.damaged = DAMAGED.iter().map(|id| (*id).to_owned()).collect();
+    let damages = Arc::default();
+    let damaging = damage_values(machine.connections(), seeded(seed).branch(11), Arc::clone(&damages));
+    let run = || watched(format!("R10, seed {seed}"), || machine.run(|_| damaging));
+    let (end, panics) = hearing(run);
+    let damages = std::mem::take(&mut *damages.lock().unwrap());
+    let observations = without_damaged(machine.log.snapshot());
+    check_undamaged(&machine, &observations, end, &panics).map_err(|failure| {
+        format!("{failure}\n  {}\n  damages:\n    {}", machine.describe(), damages.join("\n    "))
     })?;
     let mut counts = Counts::default();
-    counts.add("damages", done.len() as u64);
+    counts.add("damages", damages.len() as u64);
     counts.add("cases", 1);
     counts.add("nodes", machine.setup.nodes as u64);
-    counts.add("turns", known.turns);
-    counts.add("instances", known.instances.len() as u64);
-    counts.add("finished", finished as u64);
-    counts.add("activity runs", known.run_count);
-    for words in machine.last_words() {
-        counts.add(&format!("damaged instances {}", words.word), 1);
-        if matches!(words.word, STANDS_STILL | NOT_THERE) {
-            let why = why_it_stands_still(&machine, &words.instance, &done);
+    count_instances(&observations, &mut counts);
+    counts.add("activity runs", observations.run_count);
+    for damaged in machine.damaged_at_end() {
+        counts.add(&format!("damaged instances {}", damaged.state), 1);
+        if matches!(damaged.state, STANDS_STILL | NOT_THERE) {
+            let why = why_it_stands_still(&machine, &damaged.instance, &damages);
             counts.add(&format!("of them {}", why.unwrap_or(UNEXPLAINED)), 1);
-        } else if words.reason.as_ref().is_some_and(|reason| !reason.contains(": ")) {
-            return Err(format!("{words:?}: that is no reason"));
+        } else if damaged.reason.as_ref().is_some_and(|reason| !reason.contains(": ")) {
+            return Err(format!("{damaged:?}: the error gives no reason"));
         }
     }
     Ok(counts)
 }
 
-/// An instance that does not go on, and of which no client is told why: what the file shows of the reason.
-fn why_it_stands_still(machine: &Machine, instance: &str, damages: &[String]) -> Option<&'static str> {
+/// Why an instance does not go on although its status shows no error, as far as the file shows it.
+fn why_it_stands_still(machine: &CrashMachine, instance: &str, damages: &[String]) -> Option<&'static str> {
     let hit =
         |place: &str| damages.iter().any(|damage| damage.starts_with(&format!("{place} of {instance}:")));
-    machine.look(|conn| {
+    machine.read_copy(|conn| {
         let is = |sql: &str| {
             let found =
                 conn.query_row(sql, (instance, machine.now_ms().cast_signed()), |row| row.get::<_, bool>(0));
@@ -108,14 +92,14 @@ fn why_it_stands_still(machine: &Machine, instance: &str, damages: &[String]) ->
     })
 }
 
-/// Nobody finds what there is of this instance: a client may have begun another with its name.
+/// No execution is found under this name. A client may have started another instance with it.
 const NAMELESS: &str = "SELECT ?2 > 0 AND NOT EXISTS \
      (SELECT 1 FROM executions JOIN instances USING (instance_key) WHERE instance_id = ?1)";
 
-/// An instance that does not go on, and the file does not show why.
+/// The file does not show why an instance does not go on.
 const UNEXPLAINED: &str = "without an explanation";
 
-/// Why an instance waits, and how that shows.
+/// Why an instance waits, and a query that shows it.
 const REASONS: [(&str, &str); 4] = [
     (
         "that wait for a time to come",
@@ -141,35 +125,40 @@ const REASONS: [(&str, &str); 4] = [
              AND (tagged NOT IN (0, 1) OR is_start NOT IN (0, 1) OR visible_at_ms < 0)))",
     ),
     (
-        "with a row that was set aside",
+        "with a dead-lettered row",
         "SELECT ?2 > 0 AND EXISTS (SELECT 1 FROM set_aside WHERE instance_id = ?1 OR work_item LIKE '%' || ?1 || '%')",
     ),
 ];
 
-/// What is known of those that nothing was done to.
-fn only_sound(mut known: Known) -> Known {
-    let is_sound = |id: &str| SOUND.iter().any(|sound| id.starts_with(sound));
-    known.instances.retain(|id, _| is_sound(id));
-    known.runs.retain(|(id, ..), _| is_sound(id));
-    // Whoever asks for a damaged instance is told so.
-    known.refusals.retain(|refusal| !DOOMED.iter().any(|doomed| refusal.contains(doomed)));
-    known.wrong.retain(|wrong| !DOOMED.iter().any(|doomed| wrong.contains(doomed)));
-    known
+/// The observations of the instances that were not damaged.
+fn without_damaged(mut observations: Observations) -> Observations {
+    let is_undamaged = |id: &str| UNDAMAGED.iter().any(|undamaged| id.starts_with(undamaged));
+    observations.instances.retain(|id, _| is_undamaged(id));
+    observations.runs.retain(|(id, ..), _| is_undamaged(id));
+    // Calls to damaged instances may fail.
+    observations.refusals.retain(|refusal| !DAMAGED.iter().any(|damaged| refusal.contains(damaged)));
+    observations.wrong.retain(|wrong| !DAMAGED.iter().any(|damaged| wrong.contains(damaged)));
+    observations
 }
 
-fn judged(machine: &Machine, known: &Known, end: End) -> Result<(), String> {
-    if end != End::Finished {
+fn check_undamaged(
+    machine: &CrashMachine,
+    observations: &Observations,
+    end: RunEnd,
+    panics: &[String],
+) -> Result<(), String> {
+    if end != RunEnd::Finished {
         return Err(format!("{end:?}"));
     }
-    if PANICS.get() > 0 {
-        return Err("something panicked".to_owned());
+    if !panics.is_empty() {
+        return Err(panics.join("\n    "));
     }
     let tables = machine
-        .look_at_the_sound(Tables::read)
+        .read_undamaged(StoredTables::read)
         .map_err(|error| format!("the file cannot be read: {error}"))?;
     let mut inspector = Inspector::default();
-    inspector.inspect(&tables, known)?;
-    inspector.inspect_end(&tables, known)
+    inspector.inspect(&tables, observations)?;
+    inspector.inspect_end(&tables, observations)
 }
 
 #[test]
@@ -181,12 +170,12 @@ fn r10_damage_under_the_runtime_hurts_nobody_else() {
     if damages >= 500 {
         proof.require(&counts, "damaged instances that are said to be damaged", damages / 20);
         proof.require(&counts, "damaged instances that failed", damages / 30);
-        // A damaged value can be another good one, such as the name of a signal that never comes: nobody can tell. Few
-        // are like that.
+        // A damaged value can be another valid one, such as the name of a signal that never comes. That cannot be
+        // detected, and must be rare.
         let (silent, cases) = (counts.get(&format!("of them {UNEXPLAINED}")), counts.get("cases"));
         assert!(
             silent <= 1 + cases / 25,
-            "{silent} damaged instances stand still in {cases} cases, and nothing shows why"
+            "{silent} damaged instances stand still in {cases} cases, and the file does not show why"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! The file system itself: SQLite works on it, and it loses what it should.
+//! The file system itself: SQLite works on it, and a power cut loses unsynced writes.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ fn count(conn: &Connection) -> i64 {
     conn.query_row("SELECT count(*) FROM t", [], |row| row.get(0)).unwrap()
 }
 
-/// Inserts until the power fails; returns how many rows were committed, and how many are there afterwards.
+/// Inserts until the power fails; returns how many rows were committed, and how many there are afterwards.
 fn committed_and_kept(synchronous: &str, seed: u64) -> (i64, i64) {
     let disk = Arc::new(Disk::new(seed));
     let vfs = Vfs::register(Arc::clone(&disk), seed);
@@ -31,14 +31,14 @@ fn committed_and_kept(synchronous: &str, seed: u64) -> (i64, i64) {
     while conn.execute("INSERT INTO t (filler) VALUES (randomblob(3000))", []).is_ok() {
         committed += 1;
     }
-    assert!(disk.is_dark());
+    assert!(disk.is_powered_off());
     drop(conn);
     assert_eq!(vfs.open_files(), 0);
     disk.restart();
     let conn = open(&vfs);
-    let fine: String = conn.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
-    assert_eq!(fine, "ok", "seed {seed}");
-    // The table itself may be gone.
+    let integrity: String = conn.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
+    assert_eq!(integrity, "ok", "seed {seed}");
+    // The table itself may be lost.
     prepare(&conn, "FULL");
     (committed, count(&conn))
 }
@@ -47,14 +47,14 @@ fn committed_and_kept(synchronous: &str, seed: u64) -> (i64, i64) {
 fn what_was_committed_with_full_sync_survives() {
     for seed in 0..300 {
         let (committed, kept) = committed_and_kept("FULL", seed);
-        assert!(kept >= committed, "seed {seed}: {committed} were committed, {kept} are there");
+        assert!(kept >= committed, "seed {seed}: {committed} rows were committed, {kept} are left");
     }
 }
 
 #[test]
 fn what_was_committed_with_normal_sync_may_be_lost() {
     let lossy = (0..300).map(|seed| committed_and_kept("NORMAL", seed)).filter(|(done, kept)| kept < done);
-    assert!(lossy.count() > 50, "a disk that loses nothing proves nothing");
+    assert!(lossy.count() > 50, "the disk must lose unsynced writes");
 }
 
 #[test]
@@ -77,5 +77,5 @@ fn readers_and_the_writer_share_memory() {
     reader.execute_batch("COMMIT").unwrap();
     assert_eq!(count(&reader), 0);
     drop((writer, reader));
-    assert_eq!(count(&open(&vfs)), 0, "the log went into the file");
+    assert_eq!(count(&open(&vfs)), 0, "closing moves the log into the file");
 }

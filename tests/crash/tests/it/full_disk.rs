@@ -4,25 +4,24 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use everturn_crash_tests::chance::chance;
 use everturn_crash_tests::disk::Disk;
 use everturn_crash_tests::inspector::Inspector;
-use everturn_crash_tests::ledger::Ledger;
-use everturn_crash_tests::machine::{End, Machine};
+use everturn_crash_tests::machine::{CrashMachine, RunEnd};
+use everturn_crash_tests::observations::ObservationLog;
+use everturn_crash_tests::random::seeded;
 use everturn_proof::{Counts, proof, watched};
 
-use crate::io_faults::finish;
-use crate::power_cuts::{inspect, machine, require_work};
-use crate::process::Process;
+use crate::case::{inspect_end, machine, require_work};
+use crate::victim_process::VictimProcess;
 
 /// How many instances run on a disk with a byte budget.
 const INSTANCES: usize = 6;
-/// Much less than the log of the commits takes if nobody moves it into the file.
+/// Much less than the log of all commits takes without a checkpoint.
 const SMALL_ROOM: u64 = 640 * 1024;
-/// What is freed then: more than the file must grow by, and again less than the log would take.
+/// What is freed then: more than the file must grow by, and less than the log would take.
 const FREED: u64 = 512 * 1024;
 
-/// A shell that mounts a small disk of its own and runs a victim on it.
+/// A shell that mounts a small file system and runs a command on it.
 fn on_a_small_disk(command: &str) -> Command {
     let mut shell = Command::new("unshare");
     shell.args(["--user", "--map-root-user", "--mount", "sh", "-c"]);
@@ -35,15 +34,15 @@ fn can_mount() -> bool {
     on_a_small_disk("true").arg(folder.path()).output().is_ok_and(|output| output.status.success())
 }
 
-/// A real disk: a process fills it under load, frees it, and goes on.
+/// A real file system: a process fills it under load, frees it, and goes on.
 fn on_tmpfs(seed: u64) -> Result<Counts, String> {
     let folder = tempfile::tempdir().unwrap();
     let mut command = on_a_small_disk("exec \"$1\" fill \"$0\" \"$2\"");
     command.arg(folder.path()).arg(env!("CARGO_BIN_EXE_everturn-crash-victim")).arg(seed.to_string());
-    let process = Process::spawn(command, &Arc::new(Ledger::default()));
+    let process = VictimProcess::spawn(command, &Arc::new(ObservationLog::default()));
     let mut counts = Counts::default();
     loop {
-        let line = process.heard()?;
+        let line = process.next_line()?;
         match line.split(' ').collect::<Vec<_>>().as_slice() {
             ["counts", refused, instances, finished, turns] => {
                 counts.add("calls refused", refused.parse().unwrap());
@@ -61,8 +60,8 @@ fn on_tmpfs(seed: u64) -> Result<Counts, String> {
     Ok(counts)
 }
 
-/// The disk takes no more bytes when the load is under way, and does again later.
-async fn be_full_for_a_while(disk: Arc<Disk>, full_after: Duration) {
+/// Makes the disk full under load, and frees it later.
+async fn fill_for_a_while(disk: Arc<Disk>, full_after: Duration) {
     tokio::time::sleep(full_after).await;
     disk.set_bytes_max(Some(disk.bytes_used()));
     tokio::time::sleep(Duration::from_secs(2)).await;
@@ -72,36 +71,34 @@ async fn be_full_for_a_while(disk: Arc<Disk>, full_after: Duration) {
 /// A disk in memory with a byte budget.
 fn on_a_budget(seed: u64) -> Result<Counts, String> {
     let mut machine = machine(seed, INSTANCES, |_| {});
-    let full_after = Duration::from_millis(chance(seed).branch(9).below(30));
-    let live = || machine.live(|disk| be_full_for_a_while(disk, full_after));
-    let end = watched(format!("R9, seed {seed}"), live);
-    settled(&machine, end)
+    let full_after = Duration::from_millis(seeded(seed).branch(9).modulo(30));
+    let run = || machine.run(|disk| fill_for_a_while(disk, full_after));
+    let end = watched(format!("R9, seed {seed}"), run);
+    check_end(&machine, end)
 }
 
-/// A disk that is full before the log is long enough to be moved, and of which only a little is freed.
-async fn free_a_little(disk: Arc<Disk>, bytes_max: u64) {
+/// Makes the disk full before the log is long enough for a checkpoint, and frees only a little later.
+async fn fill_and_free_a_little(disk: Arc<Disk>, bytes_max: u64) {
     disk.set_bytes_max(Some(bytes_max));
     tokio::time::sleep(Duration::from_secs(2)).await;
     disk.set_bytes_max(Some(bytes_max + FREED));
 }
 
-fn in_a_small_room(seed: u64) -> Result<Counts, String> {
+fn with_little_room(seed: u64) -> Result<Counts, String> {
     let mut machine = machine(seed, 2 * INSTANCES, |setup| setup.checkpoint_every_ms = 0);
-    let room = SMALL_ROOM + chance(seed).branch(9).below(SMALL_ROOM);
+    let room = SMALL_ROOM + seeded(seed).branch(9).modulo(SMALL_ROOM);
     let bytes_max = machine.disk.bytes_used() + room;
-    let live = || machine.live(|disk| free_a_little(disk, bytes_max));
-    let end = watched(format!("R9 in a small room, seed {seed}"), live);
-    settled(&machine, end)
+    let run = || machine.run(|disk| fill_and_free_a_little(disk, bytes_max));
+    let end = watched(format!("R9 with little room, seed {seed}"), run);
+    check_end(&machine, end)
 }
 
-fn settled(machine: &Machine, end: End) -> Result<Counts, String> {
-    if end != End::Finished {
+fn check_end(machine: &CrashMachine, end: RunEnd) -> Result<Counts, String> {
+    if end != RunEnd::Finished {
         return Err(format!("{end:?}\n  {}", machine.describe()));
     }
     let mut counts = Counts::default();
-    let mut inspector = Inspector::default();
-    let tables = inspect(machine, &mut inspector)?;
-    finish(machine, &mut inspector, &tables, &mut counts)?;
+    inspect_end(machine, &mut Inspector::default(), &mut counts)?;
     let refused = machine.faults_at_work();
     counts.add("writes refused at work", refused);
     counts.add("full disks", u64::from(refused > 0));
@@ -127,6 +124,6 @@ fn r9_a_byte_budget_does_the_same() {
 #[test]
 fn r9_a_little_room_is_enough_to_go_on() {
     let proof = proof!("R9", "r9_a_little_room_is_enough_to_go_on", 30);
-    let counts = proof.run("full disks", in_a_small_room);
+    let counts = proof.run("full disks", with_little_room);
     require_work(&proof, &counts, "full disks", (28, 15));
 }

@@ -4,39 +4,41 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use everturn_crash_tests::chance::{Chance, chance};
 use everturn_crash_tests::inspector::Inspector;
-use everturn_crash_tests::ledger::Ledger;
-use everturn_crash_tests::plan::Plan;
-use everturn_crash_tests::tables::{Tables, left_over};
+use everturn_crash_tests::instance_script::InstanceScript;
+use everturn_crash_tests::observations::ObservationLog;
+use everturn_crash_tests::random::seeded;
+use everturn_crash_tests::tables::{StoredTables, pending_rows};
 use everturn_proof::{Counts, proof};
+use everturn_simulation::SeededRandom;
 use rusqlite::{Connection, OpenFlags};
 
-use crate::process::{Process, SEEN_THROUGH, write_told};
+use crate::case::{count_instances, events_in};
+use crate::victim_process::{ALL_ENDED, VictimProcess, write_observations};
 
-/// How many instances come with every life.
+/// How many instances are added in every round.
 const INSTANCES: usize = 8;
-/// How many lives a file sees.
-const LIVES: u64 = 8;
+/// How many rounds a case has: in each, all processes are started and killed.
+const ROUNDS: u64 = 8;
 /// How many processes share a file at most.
 const PROCESSES_MAX: usize = 4;
-/// How long the queues may take to run empty when all instances have ended.
-const AFTERMATH_MAX: Duration = Duration::from_secs(30);
+/// How long the queues may take to become empty when all instances have ended.
+const QUEUES_EMPTY_MAX: Duration = Duration::from_secs(30);
 
-/// One file and its processes.
-pub(crate) struct Scene {
+/// A database file that several processes share.
+pub(crate) struct SharedDatabase {
     folder: tempfile::TempDir,
-    pub(crate) ledger: Arc<Ledger>,
+    pub(crate) log: Arc<ObservationLog>,
     inspector: Inspector,
     first_run: u64,
     nodes: u64,
 }
 
-impl Scene {
+impl SharedDatabase {
     pub(crate) fn new() -> Self {
         Self {
             folder: tempfile::tempdir().unwrap(),
-            ledger: Arc::default(),
+            log: Arc::default(),
             inspector: Inspector::default(),
             first_run: 0,
             nodes: 0,
@@ -44,19 +46,19 @@ impl Scene {
     }
 
     pub(crate) fn database(&self) -> String {
-        self.folder.path().join("scene.db").to_str().unwrap().to_owned()
+        self.folder.path().join("database.db").to_str().unwrap().to_owned()
     }
 
-    /// More instances.
-    pub(crate) fn add(&self, count: usize, chance: &mut Chance) {
-        let before = self.ledger.known().instances.len();
+    /// Adds instances.
+    pub(crate) fn add(&self, count: usize, random: &mut SeededRandom) {
+        let before = self.log.snapshot().instances.len();
         for index in before..before + count {
-            self.ledger.add(format!("i{index}"), Plan::draw(chance));
+            self.log.add(format!("i{index}"), InstanceScript::draw(random));
         }
     }
 
-    /// Starts processes that share the work; returns when they are at it.
-    pub(crate) fn start(&mut self, processes: usize) -> Result<Vec<Process>, String> {
+    /// Starts processes that share the instances; returns when they are at work.
+    pub(crate) fn start(&mut self, processes: usize) -> Result<Vec<VictimProcess>, String> {
         let started = self.begin(processes);
         for process in &started {
             process.wait_for("ready")?;
@@ -65,23 +67,24 @@ impl Scene {
         Ok(started)
     }
 
-    /// Starts processes that share the work.
-    fn begin(&mut self, processes: usize) -> Vec<Process> {
-        let told = self.folder.path().join("told");
-        write_told(&told, &self.ledger);
+    /// Starts processes that share the instances.
+    fn begin(&mut self, processes: usize) -> Vec<VictimProcess> {
+        let observations = self.folder.path().join("observations");
+        write_observations(&observations, &self.log);
         let mut started = Vec::new();
         for share in 0..processes {
             self.first_run += 1_000_000;
             let (share, of, first_run) =
                 (share.to_string(), processes.to_string(), self.first_run.to_string());
-            let arguments = ["work", &self.database(), told.to_str().unwrap(), &share, &of, &first_run];
-            started.push(Process::start(&arguments, &self.ledger));
+            let arguments =
+                ["work", &self.database(), observations.to_str().unwrap(), &share, &of, &first_run];
+            started.push(VictimProcess::start(&arguments, &self.log));
         }
         started
     }
 
-    /// Looks at a copy of the file: looking would empty its log.
-    pub(crate) fn inspect(&mut self) -> Result<Tables, String> {
+    /// Checks a copy of the file: opening the file itself would empty its log.
+    pub(crate) fn inspect(&mut self) -> Result<StoredTables, String> {
         let copy = tempfile::tempdir().unwrap();
         for suffix in ["", "-wal"] {
             let from = format!("{}{suffix}", self.database());
@@ -90,61 +93,58 @@ impl Scene {
             }
         }
         let conn = Connection::open(copy.path().join("copy.db")).unwrap();
-        let tables = Tables::read(&conn).map_err(|error| error.to_string())?;
-        self.inspector.inspect(&tables, &self.ledger.known())?;
+        let tables = StoredTables::read(&conn).map_err(|error| error.to_string())?;
+        self.inspector.inspect(&tables, &self.log.snapshot())?;
         Ok(tables)
     }
 
-    /// One more process brings everything to its end, and leaves nothing behind.
+    /// One more process brings all instances to their end; nothing is left in the queues.
     pub(crate) fn finish(&mut self, counts: &mut Counts) -> Result<(), String> {
         for mut process in self.start(1)? {
-            process.wait_for(SEEN_THROUGH)?;
-            self.run_empty();
-            process.say_go();
+            process.wait_for(ALL_ENDED)?;
+            self.wait_for_empty_queues();
+            process.send_go();
             process.end()?;
         }
         let tables = self.inspect()?;
-        let known = self.ledger.known();
-        self.inspector.inspect_end(&tables, &known)?;
-        let events: usize = tables.executions.values().map(|execution| execution.events.len()).sum();
+        let observations = self.log.snapshot();
+        self.inspector.inspect_end(&tables, &observations)?;
         counts.add("nodes", self.nodes);
-        counts.add("turns", known.turns);
-        counts.add("instances", known.instances.len() as u64);
-        counts.add("finished", known.instances.values().filter(|told| told.outcome.is_some()).count() as u64);
-        counts.add("events", events as u64);
-        counts.add("activity runs", known.runs.values().map(|runs| runs.len() as u64).sum());
+        count_instances(&observations, counts);
+        counts.add("events", events_in(&tables));
+        counts.add("activity runs", observations.runs.values().map(|runs| runs.len() as u64).sum());
         Ok(())
     }
 
-    /// Waits for the queues to run empty; what does not is found by the inspector.
-    fn run_empty(&self) {
+    /// Waits for the queues to become empty; the inspector reports rows that are left.
+    fn wait_for_empty_queues(&self) {
         let conn = Connection::open_with_flags(self.database(), OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
         let began = Instant::now();
-        while !matches!(left_over(&conn), Ok(0)) && began.elapsed() < AFTERMATH_MAX {
+        while !matches!(pending_rows(&conn), Ok(0)) && began.elapsed() < QUEUES_EMPTY_MAX {
             std::thread::sleep(Duration::from_millis(2));
         }
     }
 }
 
 fn case(seed: u64) -> Result<Counts, String> {
-    let mut chance = chance(seed);
-    let mut scene = Scene::new();
+    let mut random = seeded(seed);
+    let mut database = SharedDatabase::new();
     let mut counts = Counts::default();
-    for life in 0..LIVES {
-        scene.add(INSTANCES, &mut chance);
-        let count = 1 + chance.index(PROCESSES_MAX);
-        let at_work = chance.percent(85);
-        let mut processes = if at_work { scene.start(count)? } else { scene.begin(count) };
-        counts.add("lives of three and more", u64::from(at_work && count >= 3));
+    for round in 0..ROUNDS {
+        database.add(INSTANCES, &mut random);
+        let count = 1 + random.index(PROCESSES_MAX);
+        let at_work = random.percent(85);
+        let mut processes = if at_work { database.start(count)? } else { database.begin(count) };
+        counts.add("rounds of three and more", u64::from(at_work && count >= 3));
         while !processes.is_empty() {
-            // A kill at any moment: this is the moment.
-            std::thread::sleep(Duration::from_micros(chance.below(40_000)));
-            processes.swap_remove(chance.index(processes.len())).kill()?;
+            // The kill is to hit a random moment; nothing is waited for.
+            std::thread::sleep(Duration::from_micros(random.modulo(40_000)));
+            processes.swap_remove(random.index(processes.len())).kill()?;
             counts.add(if at_work { "kills" } else { "kills while opening" }, 1);
         }
-        scene.inspect().map_err(|failure| format!("life {life}: {failure}"))?;
+        database.inspect().map_err(|failure| format!("round {round}: {failure}"))?;
     }
-    scene.finish(&mut counts)?;
+    database.finish(&mut counts)?;
     Ok(counts)
 }
 
@@ -156,6 +156,6 @@ fn r4_nothing_is_lost_or_recorded_twice_when_processes_are_killed() {
     proof.require(&counts, "turns", kills * 8);
     proof.require(&counts, "nodes", kills);
     if kills >= 50 {
-        proof.require(&counts, "lives of three and more", kills / 10);
+        proof.require(&counts, "rounds of three and more", kills / 10);
     }
 }

@@ -1,4 +1,4 @@
-//! Proofs on the SQLite provider: power cuts, I/O faults, killed and stalled processes, a full disk.
+//! Proofs on the SQLite provider: power cuts, I/O faults, killed and stalled processes, full disks, damage.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -7,12 +7,13 @@
     missing_docs
 )]
 
+mod case;
 mod damage;
 mod file_system;
 mod full_disk;
 mod io_faults;
 mod kills;
 mod power_cuts;
-mod process;
 mod simulation;
+mod victim_process;
 mod zombies;

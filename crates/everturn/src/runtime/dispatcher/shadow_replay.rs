@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use everturn_core::turn::{Execution, ExecutionIdentity, Turn};
-use everturn_core::{ErrorDetails, Event, EventKind, KvEntry, WorkItem};
+use everturn_core::{ErrorDetails, Event, KvEntry, WorkItem};
 use everturn_provider::store::ExecutionRead;
 
 use super::super::node::Node;
@@ -80,28 +80,20 @@ impl ShadowedTurn {
     }
 }
 
-/// The first place where two turns' events differ, times apart.
+/// The first place where the events of two turns differ, apart from their times.
 fn first_difference(warm: &[Event], cold: &[Event]) -> Option<String> {
     let longest = warm.len().max(cold.len());
     (0..longest).find_map(|position| {
         let [in_memory, replayed] =
-            [warm.get(position), cold.get(position)].map(|event| event.map(without_times));
+            [warm.get(position), cold.get(position)].map(|event| event.map(Event::without_times));
         (in_memory != replayed).then(|| format!("in memory {in_memory:?}, replayed {replayed:?}"))
     })
 }
 
-fn without_times(event: &Event) -> (u64, Option<u64>, EventKind) {
-    let mut kind = event.kind.clone();
-    match &mut kind {
-        EventKind::TimerCreated { fire_at_ms } => *fire_at_ms = 0,
-        EventKind::KeyValueSet { last_updated_at_ms, .. } => *last_updated_at_ms = 0,
-        _ => {}
-    }
-    (event.event_id, event.source_event_id, kind)
-}
-
 #[cfg(test)]
 mod tests {
+    use everturn_core::EventKind;
+
     use super::*;
 
     fn event(id: u64, timestamp_ms: u64, kind: EventKind) -> Event {

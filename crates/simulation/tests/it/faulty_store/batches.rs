@@ -9,13 +9,13 @@ use everturn_core::OrchestrationStatus;
 use everturn_provider::store::{
     FetchedTurn, LentInstance, LockKind, LockRenewal, Renewal, Stamp, Store, TurnFetch, WarmView,
 };
-use everturn_provider::{Provider, TagFilter};
+use everturn_provider::{Provider, ProviderError, TagFilter};
 use everturn_simulation::{BatchFate, BatchFates, FaultyStore, LostBatch};
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::tokio_clock::TokioClock;
-use super::turns::{LOCK, activity, commit, create, empty_turn, fetch, first_turn, signal, start, status};
+use super::turns::{LOCK, activity, commit, create, empty_turn, fetch, first_turn, signal, start};
 
 pub(crate) const WINDOW: Duration = Duration::from_millis(5);
 pub(crate) const POLL: Duration = Duration::from_secs(30);
@@ -48,8 +48,9 @@ impl Fates {
 
 pub(crate) fn provider() -> (Arc<FaultyStore>, Arc<Fates>) {
     let fates = Arc::new(Fates::default());
-    let provider = FaultyStore::in_memory(Arc::new(TokioClock::new()));
-    (Arc::new(provider.with_batches(WINDOW, Arc::clone(&fates) as Arc<dyn BatchFates>)), fates)
+    let clock = Arc::new(TokioClock::new());
+    let store = FaultyStore::in_batches(clock, WINDOW, Arc::clone(&fates) as Arc<dyn BatchFates>);
+    (Arc::new(store), fates)
 }
 
 /// Lends every instance at this stamp.
@@ -65,6 +66,10 @@ impl WarmView for Everything {
 pub(crate) async fn fetch_warm(provider: &FaultyStore, stamp: Stamp) -> FetchedTurn {
     let fetch = TurnFetch::new(LOCK, POLL).with_warm(Arc::new(Everything(stamp)));
     Store::fetch_turns(provider, &fetch).await.unwrap().remove(0)
+}
+
+pub(crate) async fn status(store: &dyn Store, instance: &str) -> Result<OrchestrationStatus, ProviderError> {
+    store.read_status(instance).await
 }
 
 /// Spawns a call and lets it run until it waits.

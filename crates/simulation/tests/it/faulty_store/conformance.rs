@@ -23,7 +23,11 @@ impl BatchFactory {
 
 fn memory(provider: &Arc<dyn Provider>) -> &MemoryProvider {
     let provider: &dyn Any = &**provider;
-    provider.downcast_ref::<FaultyStore>().expect("the factory made a faulty store").memory()
+    provider
+        .downcast_ref::<FaultyStore>()
+        .expect("the factory made a faulty store")
+        .memory()
+        .expect("in memory")
 }
 
 #[async_trait]
@@ -33,7 +37,7 @@ impl ProviderFactory for BatchFactory {
     }
 
     async fn open(&self) -> Arc<dyn Provider> {
-        Arc::new(FaultyStore::in_memory(self.clock()).with_batches(self.window, Arc::new(NoLoss)))
+        Arc::new(FaultyStore::in_batches(self.clock(), self.window, Arc::new(NoLoss)))
     }
 
     async fn damage_event(

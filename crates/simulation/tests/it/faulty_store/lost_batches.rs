@@ -12,8 +12,8 @@ use everturn_simulation::BatchFate::Lost;
 use everturn_simulation::{FaultyStore, LostBatch, Unanswered};
 use tokio::time::{Instant, timeout};
 
-use super::batches::{POLL, WINDOW, begin, fetch_warm, provider};
-use super::turns::{LOCK, activity, commit, create, empty_turn, fetch, first_turn, signal, start, status};
+use super::batches::{POLL, WINDOW, begin, fetch_warm, provider, status};
+use super::turns::{LOCK, activity, commit, create, empty_turn, fetch, first_turn, signal, start};
 
 #[tokio::test(start_paused = true)]
 async fn unanswered_calls_are_made_again() {
@@ -22,7 +22,7 @@ async fn unanswered_calls_are_made_again() {
     let begun = Instant::now();
     provider.enqueue_for_orchestrator(start("a"), None).await.unwrap();
     assert_eq!(begun.elapsed(), 2 * WINDOW);
-    assert_eq!(provider.memory().message_attempts("a"), [0], "queued exactly once");
+    assert_eq!(provider.memory().unwrap().message_attempts("a"), [0], "queued exactly once");
     assert_eq!(*fates.lost.lock().unwrap(), [LostBatch { operations: 1, early_tokens: Vec::new() }]);
 }
 
@@ -32,7 +32,7 @@ async fn unanswered_calls_can_fail_with_a_retryable_error() {
     fates.lose_next(Lost(Unanswered::Fail));
     let error = provider.enqueue_for_orchestrator(start("a"), None).await.unwrap_err();
     assert!(error.is_retryable(), "{error}");
-    assert!(provider.memory().message_attempts("a").is_empty());
+    assert!(provider.memory().unwrap().message_attempts("a").is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -101,7 +101,7 @@ async fn an_error_in_a_lost_batch_is_not_returned() {
         succeeded += usize::from(ack.await.unwrap());
     }
     assert_eq!(succeeded, 1);
-    assert!(provider.memory().work_item_attempts("a").is_empty());
+    assert!(provider.memory().unwrap().work_item_attempts("a").is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -146,7 +146,7 @@ async fn work_of_a_dropped_fetch_is_returned_even_in_a_lost_batch() {
     let send = begin(async move { sending.enqueue_for_orchestrator(start("c"), None).await }).await;
     drop(fetch);
     assert!(send.await.unwrap().is_err());
-    assert_eq!(provider.memory().work_item_attempts("a"), [0]);
+    assert_eq!(provider.memory().unwrap().work_item_attempts("a"), [0]);
     let (_, _, attempts) = fetch_in_session(&provider, "other").await.expect("the session is free again");
     assert_eq!(attempts, 1);
 }

@@ -1,4 +1,4 @@
-//! What every workload stands on: a folder on the disk, a database in it, a runtime and a client.
+//! What every workload uses: a folder on the disk, a database in it, a runtime and a client.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use crate::Result;
 
-/// A new folder beside the program, which is in the target folder: on the disk that the code is on.
+/// A new folder beside the program, in the target folder: on a real disk.
 pub(crate) fn fresh_folder() -> Result<TempDir> {
     let program = std::env::current_exe()?;
     let target = program.parent().ok_or("the program is in no folder")?;
@@ -19,15 +19,15 @@ pub(crate) fn fresh_folder() -> Result<TempDir> {
 }
 
 /// A runtime at work on a new database with default options, and a client of it.
-pub(crate) struct Stage {
+pub(crate) struct BenchRuntime {
     pub(crate) client: Client,
     pub(crate) runtime: Arc<Runtime>,
-    /// Removes the database when the stage is cleared.
+    /// Removes the database when it is dropped.
     _folder: TempDir,
 }
 
-impl Stage {
-    pub(crate) async fn set(
+impl BenchRuntime {
+    pub(crate) async fn start(
         folder: &Path,
         activities: ActivityRegistry,
         orchestrations: OrchestrationRegistry,
@@ -40,7 +40,7 @@ impl Stage {
     }
 
     /// Stops the runtime, then removes the database.
-    pub(crate) async fn clear(self) {
+    pub(crate) async fn stop(self) {
         self.runtime.shutdown(None).await;
     }
 }

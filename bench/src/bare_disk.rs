@@ -1,4 +1,4 @@
-//! What the disk can do without an engine: the measure of everything else.
+//! Durable commits of plain SQLite without the engine: the reference for all other figures.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -16,14 +16,14 @@ const ROWS_A_COMMIT: usize = 100;
 const TEXT_BYTES: usize = 100;
 
 /// Durable commits of plain SQLite, at the median.
-pub(crate) struct Bare {
+pub(crate) struct BareDisk {
     /// Seconds that a durable commit of one row takes.
     pub(crate) commit_s: f64,
     /// Rows a second in durable transactions of a hundred rows.
     pub(crate) rows_per_s: f64,
 }
 
-impl Bare {
+impl BareDisk {
     /// Measures in a new database in this folder.
     pub(crate) fn measure(folder: &Path) -> Result<Self> {
         let (_folder, mut connection) = warm_database(folder)?;

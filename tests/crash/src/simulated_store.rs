@@ -1,49 +1,50 @@
-//! The store of a simulated world on SQLite: one file on one disk that fails, and every process with a provider of its own.
+//! A store for the simulation: one SQLite file on a failing disk, opened by every process with its own provider.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use async_trait::async_trait;
-use everturn::providers::{Clock, LockKind, Provider, ProviderError};
+use everturn::providers::store::{LockKind, Store};
+use everturn::providers::{Clock, ProviderError};
 use everturn_proof::is_stress_run;
-use everturn_simulation::{Chance, Fault, Opened, Plan, Standing, Store};
+use everturn_simulation::{Fault, LockState, OpenedStore, Plan, SeededRandom, WorldStore};
 use everturn_sqlite::testing::{self, Environment};
 use everturn_sqlite::{SqliteOptions, SqliteProvider, Synchronous};
 use rusqlite::{Connection, OpenFlags, OptionalExtension};
 use tempfile::TempDir;
 
-use crate::disk::{Class, Disk, Fault as DiskFault};
+use crate::disk::{CallClass, Disk, DiskFault};
 use crate::vfs::Vfs;
 
-/// Of so many calls after it was decided, one is where the power fails.
+/// A power cut happens within this many disk calls.
 const CALLS_TO_CUT_MAX: u64 = 150;
-/// Of so many calls of its kind after it was decided, one is where a fault of the disk begins.
+/// A disk fault begins within this many calls of its class.
 const CALLS_TO_FAULT_MAX: u64 = 8;
-/// How many tenths of a second a fault of the disk lasts at most.
+/// How many tenths of a second a disk fault lasts at most.
 const FAULT_TENTHS_MAX: u64 = 15;
-/// In one of so many tenths of a second some process moves the log into the file.
+/// In one of this many tenths of a second some process checkpoints.
 const CHECKPOINT_ONE_IN: u64 = 30;
 
-/// A store on a disk that fails, for a world with this plan.
-pub fn found(clock: Arc<dyn Clock>, plan: &Plan) -> Arc<dyn Store> {
-    found_with(clock, plan, Synchronous::Full)
+/// A store on a failing disk, for this plan.
+pub fn sqlite_store(clock: Arc<dyn Clock>, plan: &Plan) -> Arc<dyn WorldStore> {
+    store_with(clock, plan, Synchronous::Full)
 }
 
-/// The same, but commits are not synced: what was acknowledged may be lost with the power.
-pub fn found_carelessly(clock: Arc<dyn Clock>, plan: &Plan) -> Arc<dyn Store> {
-    found_with(clock, plan, Synchronous::Normal)
+/// The same, but commits are not synced: a power cut may lose acknowledged ones.
+pub fn sqlite_store_without_sync(clock: Arc<dyn Clock>, plan: &Plan) -> Arc<dyn WorldStore> {
+    store_with(clock, plan, Synchronous::Normal)
 }
 
-fn found_with(clock: Arc<dyn Clock>, plan: &Plan, synchronous: Synchronous) -> Arc<dyn Store> {
-    let mut chance = Chance::of(plan.seed, "disk");
-    let disk = Arc::new(Disk::new(chance.next_u64()));
-    let vfs = Vfs::register(Arc::clone(&disk), chance.next_u64());
+fn store_with(clock: Arc<dyn Clock>, plan: &Plan, synchronous: Synchronous) -> Arc<dyn WorldStore> {
+    let mut random = SeededRandom::of(plan.seed, "disk");
+    let disk = Arc::new(Disk::new(random.next_u64()));
+    let vfs = Vfs::register(Arc::clone(&disk), random.next_u64());
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("world.db");
-    let drawn = chance.pick([1, 3, 512, 512]);
+    let drawn = random.pick([1, 3, 512, 512]);
     let batch_operations_max = if is_stress_run() { 1 } else { drawn };
     Arc::new(SimulatedStore {
-        look: Mutex::default(),
+        reader: Mutex::default(),
         vfs,
         disk,
         _folder: folder,
@@ -51,94 +52,94 @@ fn found_with(clock: Arc<dyn Clock>, plan: &Plan, synchronous: Synchronous) -> A
         clock,
         synchronous,
         batch_operations_max,
-        doors: Arc::default(),
+        open_close: Arc::default(),
         state: Mutex::default(),
     })
 }
 
 struct SimulatedStore {
-    /// Sees what is stored, past the providers. Closed before the file system goes.
-    look: Mutex<Option<Connection>>,
+    /// Reads past the providers. Closed before the file system is dropped.
+    reader: Mutex<Option<Connection>>,
     vfs: Vfs,
     disk: Arc<Disk>,
-    /// Holds the lock beside the file, the only thing that is on a real disk.
+    /// Holds the lock file, which is on a real disk.
     _folder: TempDir,
     file: PathBuf,
     clock: Arc<dyn Clock>,
     synchronous: Synchronous,
     batch_operations_max: usize,
-    /// The provider takes all of a program's openings and closings of a file for those of one process: one at a time.
-    doors: Arc<tokio::sync::Mutex<()>>,
-    state: Mutex<State>,
+    /// Only one provider is opened or closed at a time: all simulated processes are one process to the provider.
+    open_close: Arc<tokio::sync::Mutex<()>>,
+    state: Mutex<SimulatedStoreState>,
 }
 
 #[derive(Default)]
-struct State {
+struct SimulatedStoreState {
     open: Vec<Weak<SqliteProvider>>,
-    outage: Option<Outage>,
+    outage: Option<DiskOutage>,
     /// Faults that took effect and are over.
     effects: Vec<(Fault, String)>,
-    /// What could not be seen, and why.
-    unseen: Vec<String>,
+    /// Reads past the providers that failed, and why.
+    failed_reads: Vec<String>,
 }
 
-/// A fault of the disk that goes on.
-struct Outage {
+/// A disk fault that has not ended.
+struct DiskOutage {
     fault: Fault,
     tenths_left: u64,
     lasting: bool,
 }
 
 impl SimulatedStore {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, SimulatedStoreState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks at what is stored. Who only looks, while there is power, sees everything: what cannot be seen is a flaw.
-    fn look<T>(&self, what: &str, look: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Option<T> {
-        if self.disk.is_dark() {
-            self.state().unseen.push(format!("{what} cannot be seen without power"));
+    /// Reads past the providers. With power this always succeeds: a failure is reported as a flaw.
+    fn read<T>(&self, what: &str, read: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Option<T> {
+        if self.disk.is_powered_off() {
+            self.state().failed_reads.push(format!("{what} cannot be read without power"));
             return None;
         }
-        let mut conn = self.look.lock().unwrap_or_else(PoisonError::into_inner);
-        let seen = self.disk.quietly(|| {
+        let mut conn = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        let result = self.disk.without_faults(|| {
             if conn.is_none() {
                 let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
                 *conn = Some(Connection::open_with_flags_and_vfs(&self.file, flags, self.vfs.name())?);
             }
-            conn.as_ref().map(look).transpose()
+            conn.as_ref().map(read).transpose()
         });
-        seen.unwrap_or_else(|error| {
-            self.state().unseen.push(format!("{what} cannot be seen: {error}"));
+        result.unwrap_or_else(|error| {
+            self.state().failed_reads.push(format!("{what} cannot be read: {error}"));
             None
         })
     }
 
-    /// The fault that goes on is over.
+    /// Ends the current disk fault.
     fn end_outage(&self) {
         let Some(outage) = self.state().outage.take() else { return };
         let failed = self.disk.heal();
         if failed > 0 {
-            self.state().effects.push((outage.fault, format!("{failed} calls of the disk failed")));
+            self.state().effects.push((outage.fault, format!("{failed} disk calls failed")));
         }
     }
 
-    /// Some process moves the log into the file.
-    fn checkpoint(&self, chance: &mut Chance) {
+    /// Some process checkpoints.
+    fn checkpoint(&self, random: &mut SeededRandom) {
         let mut open: Vec<_> = self.state().open.iter().filter_map(Weak::upgrade).collect();
-        let index = chance.below(open.len() as u64) as usize;
+        let index = random.below(open.len() as u64) as usize;
         if index < open.len() {
             let provider = open.swap_remove(index);
-            // A reader in the way, or a disk that fails: the log stays as it is.
+            // A reader in the way or a failing disk is no problem: the log stays as it is.
             drop(tokio::spawn(async move { drop(provider.checkpoint().await) }));
         }
     }
 }
 
 #[async_trait]
-impl Store for SimulatedStore {
-    async fn open(&self) -> Result<Arc<dyn Opened>, ProviderError> {
-        let _alone = self.doors.lock().await;
+impl WorldStore for SimulatedStore {
+    async fn open(&self) -> Result<Arc<dyn OpenedStore>, ProviderError> {
+        let _guard = self.open_close.lock().await;
         let options = SqliteOptions {
             synchronous: self.synchronous,
             clock: Arc::clone(&self.clock),
@@ -153,27 +154,27 @@ impl Store for SimulatedStore {
                 let mut state = self.state();
                 state.open.retain(|other| other.strong_count() > 0);
                 state.open.push(Arc::downgrade(&provider));
-                Ok(Arc::new(OpenedFile { provider, doors: Arc::clone(&self.doors) }))
+                Ok(Arc::new(OpenedFile { provider, open_close: Arc::clone(&self.open_close) }))
             }
             Err(error) => Err(ProviderError::retryable("open", error.to_string())),
         }
     }
 
-    fn standing(&self, kind: LockKind, token: &str) -> Standing {
+    fn lock_state(&self, kind: LockKind, token: &str) -> LockState {
         let sql = match kind {
             LockKind::Orchestration => "SELECT locked_until_ms FROM instances WHERE lock_token = ?1",
             LockKind::WorkItem => "SELECT locked_until_ms FROM worker_queue WHERE lock_token = ?1",
         };
-        // A lock that was handed out when the power failed is as void as its holder is dead.
-        if self.disk.is_dark() {
-            return Standing::Void;
+        // A lock that was handed out when the power failed is void: its holder does not run any more.
+        if self.disk.is_powered_off() {
+            return LockState::Void;
         }
         let until_ms: Option<i64> = self
-            .look("a lock", |conn| conn.prepare_cached(sql)?.query_row([token], |row| row.get(0)).optional())
+            .read("a lock", |conn| conn.prepare_cached(sql)?.query_row([token], |row| row.get(0)).optional())
             .flatten();
         match until_ms {
-            Some(until_ms) => Standing::HeldUntil { until_ms: until_ms.cast_unsigned() },
-            None => Standing::Void,
+            Some(until_ms) => LockState::HeldUntil { until_ms: until_ms.cast_unsigned() },
+            None => LockState::Void,
         }
     }
 
@@ -181,13 +182,13 @@ impl Store for SimulatedStore {
         const ROWS: &str = "SELECT (SELECT count(*) FROM orchestrator_queue JOIN instances USING (instance_key) \
              WHERE instance_id = ?1) + (SELECT count(*) FROM worker_queue WHERE instance_id = ?1)";
         let rows =
-            self.look("a queue", |conn| conn.prepare_cached(ROWS)?.query_row([instance], |row| row.get(0)));
+            self.read("a queue", |conn| conn.prepare_cached(ROWS)?.query_row([instance], |row| row.get(0)));
         rows.map_or(0, |rows: i64| rows.cast_unsigned() as usize)
     }
 
     fn locked_instances(&self) -> Vec<String> {
         const LOCKED: &str = "SELECT instance_id FROM instances WHERE lock_token IS NOT NULL";
-        let locked = self.look("the locks", |conn| {
+        let locked = self.read("the locks", |conn| {
             conn.prepare_cached(LOCKED)?.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<_>>()
         });
         locked.unwrap_or_default()
@@ -195,42 +196,42 @@ impl Store for SimulatedStore {
 
     fn flaws(&self) -> Vec<String> {
         let check = |conn: &Connection| conn.query_row("PRAGMA integrity_check", [], |row| row.get(0));
-        let integrity: Option<String> = self.look("the file", check);
-        let mut flaws = std::mem::take(&mut self.state().unseen);
+        let integrity: Option<String> = self.read("the file", check);
+        let mut flaws = std::mem::take(&mut self.state().failed_reads);
         if let Some(found) = integrity.filter(|found| found != "ok") {
             flaws.push(format!("the file is damaged: {found}"));
         }
         flaws
     }
 
-    fn place(&self) -> Option<String> {
+    fn path(&self) -> Option<String> {
         Some(self.file.display().to_string())
     }
 
-    fn strike(&self, fault: Fault, chance: &mut Chance) {
+    fn strike(&self, fault: Fault, random: &mut SeededRandom) {
         let (class, full) = match fault {
-            Fault::ReadError => (Class::Read, false),
-            Fault::WriteError => (Class::Write, false),
-            Fault::DiskFull => (Class::Write, true),
-            Fault::SyncError => (Class::Sync, false),
+            Fault::ReadError => (CallClass::Read, false),
+            Fault::WriteError => (CallClass::Write, false),
+            Fault::DiskFull => (CallClass::Write, true),
+            Fault::SyncError => (CallClass::Sync, false),
             Fault::PowerCut => {
-                if !self.disk.is_dark() {
-                    self.disk.cut_power_after(chance.below(CALLS_TO_CUT_MAX));
+                if !self.disk.is_powered_off() {
+                    self.disk.cut_power_after(random.below(CALLS_TO_CUT_MAX));
                 }
                 return;
             }
             _ => return,
         };
-        let (at, lasting) = (chance.below(CALLS_TO_FAULT_MAX), chance.one_in(2));
-        let tenths_left = chance.between(1, FAULT_TENTHS_MAX);
+        let (at, lasting) = (random.below(CALLS_TO_FAULT_MAX), random.one_in(2));
+        let tenths_left = random.between(1, FAULT_TENTHS_MAX);
         let mut state = self.state();
         if state.outage.is_none() {
-            state.outage = Some(Outage { fault, tenths_left, lasting });
+            state.outage = Some(DiskOutage { fault, tenths_left, lasting });
             self.disk.inject(DiskFault { class, at, lasting, full });
         }
     }
 
-    fn tick(&self, chance: &mut Chance) -> Vec<(Fault, String)> {
+    fn tick(&self, random: &mut SeededRandom) -> Vec<(Fault, String)> {
         let is_over = match &mut self.state().outage {
             Some(outage) => {
                 outage.tenths_left = outage.tenths_left.saturating_sub(1);
@@ -241,8 +242,8 @@ impl Store for SimulatedStore {
         if is_over {
             self.end_outage();
         }
-        if chance.one_in(CHECKPOINT_ONE_IN) {
-            self.checkpoint(chance);
+        if random.one_in(CHECKPOINT_ONE_IN) {
+            self.checkpoint(random);
         }
         std::mem::take(&mut self.state().effects)
     }
@@ -252,35 +253,35 @@ impl Store for SimulatedStore {
         self.disk.keep_power();
     }
 
-    async fn outage(&self) {
-        self.disk.darkness().await;
+    async fn power_failure(&self) {
+        self.disk.power_lost().await;
     }
 
     fn restart(&self) {
-        *self.look.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.reader.lock().unwrap_or_else(PoisonError::into_inner) = None;
         self.disk.restart();
     }
 }
 
-/// The file as one process has it open.
+/// The file, opened by one process.
 struct OpenedFile {
     provider: Arc<SqliteProvider>,
-    doors: Arc<tokio::sync::Mutex<()>>,
+    open_close: Arc<tokio::sync::Mutex<()>>,
 }
 
 #[async_trait]
-impl Opened for OpenedFile {
-    fn provider(&self) -> Arc<dyn Provider> {
-        Arc::clone(&self.provider) as Arc<dyn Provider>
+impl OpenedStore for OpenedFile {
+    fn store(&self) -> Arc<dyn Store> {
+        Arc::clone(&self.provider) as Arc<dyn Store>
     }
 
     async fn close(&self) {
-        let _alone = self.doors.lock().await;
+        let _guard = self.open_close.lock().await;
         self.provider.close().await;
     }
 
     async fn kill(&self) {
-        let _alone = self.doors.lock().await;
+        let _guard = self.open_close.lock().await;
         testing::kill(&self.provider).await;
     }
 }

@@ -1,51 +1,55 @@
-//! What the instances of a load do.
+//! What the instances of a case do: a fixed set of small orchestrations.
+//!
+//! They are small on purpose: R3 fails every I/O call of a scenario, one after the other. Every activity run returns a
+//! result of its own, so a history shows which run was recorded. Larger random programs run on the same disk in the
+//! simulation (`simulated_store`).
 
 use std::time::Duration;
 
 use everturn::{BackoffStrategy, Either2, OrchestrationContext, OrchestrationRegistry, RetryPolicy};
 use serde::{Deserialize, Serialize};
 
-use crate::chance::Chance;
+use everturn_simulation::SeededRandom;
 
-/// What one instance does. `n` is how much of it.
+/// What one instance does; the number is its size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Plan {
-    /// Activities one after the other.
+pub enum InstanceScript {
+    /// Sequential activities.
     Chain(usize),
-    /// Activities at the same time.
+    /// Concurrent activities.
     Fan(usize),
-    /// Timers, with activities between.
+    /// Timers and activities in turn.
     Timers(usize),
-    /// An activity that fails now and then, tried again.
+    /// An activity that fails every other time, with retries.
     Retry,
-    /// A race of an activity and a timer: one of them is not wanted.
+    /// A race of an activity and a timer; the loser is cancelled.
     Race,
-    /// A signal.
+    /// Waits for a signal.
     Signal,
-    /// So many messages of a queue.
+    /// Reads this many messages of a queue.
     Queue(usize),
-    /// A new execution for each message of a queue.
+    /// Continues as new after each message of a queue.
     Eternal(usize),
-    /// Something that never comes: it is cancelled.
+    /// Waits until a client cancels it.
     Cancelled,
     /// Children.
     Parent(usize),
     /// Activities on one session.
     Session(usize),
-    /// Activities with tags: some workers take some of them.
+    /// Activities with tags: each worker takes some of the tags.
     Tagged(usize),
-    /// Instances that nobody waits for, begun in a turn that continues as new.
+    /// Detached instances, started in a turn that continues as new.
     Detached(usize),
 }
 
 /// The tags of activities.
 pub const TAGS: [&str; 3] = ["red", "green", "blue"];
 
-impl Plan {
-    /// A plan by chance.
-    pub fn draw(chance: &mut Chance) -> Self {
-        let n = 2 + chance.index(3);
-        match chance.below(13) {
+impl InstanceScript {
+    /// A random script.
+    pub fn draw(random: &mut SeededRandom) -> Self {
+        let n = 2 + random.index(3);
+        match random.modulo(13) {
             0 => Self::Chain(n),
             1 => Self::Fan(n),
             2 => Self::Timers(n),
@@ -62,12 +66,12 @@ impl Plan {
         }
     }
 
-    /// So many instances, each with a plan by chance.
-    pub fn draw_mixed(count: usize, chance: &mut Chance) -> Vec<(String, Self)> {
-        (0..count).map(|index| (format!("i{index}"), Self::draw(chance))).collect()
+    /// This many instances, each with a random script.
+    pub fn draw_mixed(count: usize, random: &mut SeededRandom) -> Vec<(String, Self)> {
+        (0..count).map(|index| (format!("i{index}"), Self::draw(random))).collect()
     }
 
-    /// The orchestration it runs.
+    /// The orchestration that the instance runs.
     pub fn orchestration(self) -> &'static str {
         match self {
             Self::Chain(_) => "chain",
@@ -86,7 +90,7 @@ impl Plan {
         }
     }
 
-    /// How much of it.
+    /// Its size.
     pub fn size(self) -> usize {
         match self {
             Self::Chain(n)
@@ -102,12 +106,12 @@ impl Plan {
         }
     }
 
-    /// Its first input.
+    /// The input of its first execution.
     pub fn input(self) -> String {
         format!("{}", self.size())
     }
 
-    /// The messages it needs.
+    /// The queue messages that it needs.
     pub fn messages(self) -> Vec<String> {
         match self {
             Self::Queue(n) | Self::Eternal(n) => (0..n).map(|index| format!("m{index}")).collect(),
@@ -115,7 +119,7 @@ impl Plan {
         }
     }
 
-    /// What it says of itself in the end.
+    /// Its custom status at the end.
     pub fn custom_status(self) -> Option<String> {
         match self {
             Self::Signal => Some("waiting".to_owned()),
@@ -124,7 +128,7 @@ impl Plan {
         }
     }
 
-    /// A key, and the value it has in the end.
+    /// A key and its value at the end.
     pub fn key(self) -> Option<(&'static str, String)> {
         match self {
             Self::Chain(n) => Some(("steps", n.to_string())),
@@ -133,7 +137,7 @@ impl Plan {
         }
     }
 
-    /// What is wrong with an output, if anything: every plan says in its output what it went through.
+    /// What is wrong with an output, if anything. The output lists the results of all steps.
     pub fn judge(self, output: &str) -> Option<String> {
         let parts: Vec<&str> = output.split(' ').map(|part| part.split('#').next().unwrap_or(part)).collect();
         let steps = |n: usize| (0..n).map(|index| format!("s{index}")).collect::<Vec<_>>();
@@ -144,7 +148,7 @@ impl Plan {
             Self::Race => vec!["slow".to_owned()],
             Self::Signal => vec!["go".to_owned(), "s0".to_owned()],
             Self::Queue(_) => self.messages(),
-            // The messages, and what the earlier executions left: a key and a status.
+            // The messages, then the key and the custom status that the earlier executions left.
             Self::Eternal(n) => [self.messages(), vec![n.to_string(); 2]].concat(),
             Self::Detached(_) => steps(1),
             Self::Cancelled => return Some(format!("{output} instead of a cancellation")),
@@ -154,9 +158,9 @@ impl Plan {
     }
 }
 
-type Outcome = Result<String, String>;
+type ScriptResult = Result<String, String>;
 
-/// The orchestrations of all plans.
+/// The orchestrations of all scripts.
 pub fn orchestrations() -> OrchestrationRegistry {
     OrchestrationRegistry::builder()
         .register("chain", chain)
@@ -181,7 +185,7 @@ fn size(input: &str) -> usize {
     input.split(' ').next().and_then(|n| n.parse().ok()).unwrap_or(1)
 }
 
-async fn chain(ctx: OrchestrationContext, input: String) -> Outcome {
+async fn chain(ctx: OrchestrationContext, input: String) -> ScriptResult {
     let mut results = Vec::new();
     for index in 0..size(&input) {
         results.push(ctx.schedule_activity("work", format!("s{index}")).await?);
@@ -192,13 +196,13 @@ async fn chain(ctx: OrchestrationContext, input: String) -> Outcome {
     Ok(results.join(" "))
 }
 
-async fn fan(ctx: OrchestrationContext, input: String) -> Outcome {
+async fn fan(ctx: OrchestrationContext, input: String) -> ScriptResult {
     let works = (0..size(&input)).map(|index| ctx.schedule_activity("work", format!("s{index}"))).collect();
     let results: Result<Vec<String>, String> = ctx.join(works).await.into_iter().collect();
     Ok(results?.join(" "))
 }
 
-async fn timers(ctx: OrchestrationContext, input: String) -> Outcome {
+async fn timers(ctx: OrchestrationContext, input: String) -> ScriptResult {
     let mut results = Vec::new();
     for index in 0..size(&input) {
         ctx.schedule_timer(Duration::from_millis(7)).await;
@@ -207,13 +211,13 @@ async fn timers(ctx: OrchestrationContext, input: String) -> Outcome {
     Ok(results.join(" "))
 }
 
-async fn retry(ctx: OrchestrationContext, _input: String) -> Outcome {
+async fn retry(ctx: OrchestrationContext, _input: String) -> ScriptResult {
     let policy =
         RetryPolicy::new(50).with_backoff(BackoffStrategy::Fixed { delay: Duration::from_millis(3) });
     ctx.schedule_activity_with_retry("flaky", "flaky", policy).await
 }
 
-async fn race(ctx: OrchestrationContext, _input: String) -> Outcome {
+async fn race(ctx: OrchestrationContext, _input: String) -> ScriptResult {
     let slow = ctx.schedule_activity("work", "slow");
     match ctx.select2(slow, ctx.schedule_timer(Duration::from_millis(6))).await {
         Either2::First(result) => result,
@@ -221,7 +225,7 @@ async fn race(ctx: OrchestrationContext, _input: String) -> Outcome {
     }
 }
 
-async fn signal(ctx: OrchestrationContext, _input: String) -> Outcome {
+async fn signal(ctx: OrchestrationContext, _input: String) -> ScriptResult {
     let go = ctx.schedule_wait("go");
     ctx.set_custom_status("waiting");
     let go = go.await;
@@ -229,9 +233,8 @@ async fn signal(ctx: OrchestrationContext, _input: String) -> Outcome {
     Ok(format!("{go} {result}"))
 }
 
-/// Reads messages until it has so many different ones, in the order they were sent: a message that was sent twice counts
-/// once.
-async fn queue(ctx: OrchestrationContext, input: String) -> Outcome {
+/// Reads until it has enough different messages, in the order of sending: a message that was sent twice counts once.
+async fn queue(ctx: OrchestrationContext, input: String) -> ScriptResult {
     let mut messages = Vec::new();
     while messages.len() < size(&input) {
         let message = ctx.dequeue_event("q").await;
@@ -242,8 +245,9 @@ async fn queue(ctx: OrchestrationContext, input: String) -> Outcome {
     Ok(messages.join(" "))
 }
 
-/// The input is what is wanted, then the messages so far. Whatever else has come is carried on, unread.
-async fn eternal(ctx: OrchestrationContext, input: String) -> Outcome {
+/// The input is the number of messages to read, then the messages so far. Unread messages are carried to the next
+/// execution.
+async fn eternal(ctx: OrchestrationContext, input: String) -> ScriptResult {
     let seen: Vec<&str> = input.split(' ').skip(1).collect();
     if seen.len() >= size(&input) {
         let (kept, status) = (ctx.get_kv_value("seen"), ctx.get_custom_status());
@@ -259,8 +263,8 @@ async fn eternal(ctx: OrchestrationContext, input: String) -> Outcome {
     ctx.continue_as_new(format!("{input} {message}")).await
 }
 
-/// Its child waits as long as it does itself.
-async fn cancelled(ctx: OrchestrationContext, _input: String) -> Outcome {
+/// Waits for an activity and a child that never end.
+async fn cancelled(ctx: OrchestrationContext, _input: String) -> ScriptResult {
     let never = ctx.schedule_activity("endless", "endless");
     let child = ctx.schedule_sub_orchestration("waiting", "1");
     match ctx.select2(never, child).await {
@@ -268,11 +272,11 @@ async fn cancelled(ctx: OrchestrationContext, _input: String) -> Outcome {
     }
 }
 
-async fn waiting(ctx: OrchestrationContext, _input: String) -> Outcome {
+async fn waiting(ctx: OrchestrationContext, _input: String) -> ScriptResult {
     Ok(ctx.schedule_wait("never").await)
 }
 
-async fn session(ctx: OrchestrationContext, input: String) -> Outcome {
+async fn session(ctx: OrchestrationContext, input: String) -> ScriptResult {
     let id = ctx.instance_id();
     let step = |index: usize| ctx.schedule_activity_on_session("work", format!("s{index}"), id.as_str());
     let first = step(0).await?;
@@ -281,7 +285,7 @@ async fn session(ctx: OrchestrationContext, input: String) -> Outcome {
     Ok([vec![first], others?].concat().join(" "))
 }
 
-async fn tagged(ctx: OrchestrationContext, input: String) -> Outcome {
+async fn tagged(ctx: OrchestrationContext, input: String) -> ScriptResult {
     let step =
         |index: usize| ctx.schedule_activity("work", format!("s{index}")).with_tag(TAGS[index % TAGS.len()]);
     let results: Result<Vec<String>, String> =
@@ -289,7 +293,7 @@ async fn tagged(ctx: OrchestrationContext, input: String) -> Outcome {
     Ok(results?.join(" "))
 }
 
-async fn detached(ctx: OrchestrationContext, input: String) -> Outcome {
+async fn detached(ctx: OrchestrationContext, input: String) -> ScriptResult {
     if input.contains(' ') {
         return ctx.schedule_activity("work", "s0").await;
     }
@@ -299,12 +303,12 @@ async fn detached(ctx: OrchestrationContext, input: String) -> Outcome {
     ctx.continue_as_new(format!("{input} begun")).await
 }
 
-async fn parent(ctx: OrchestrationContext, input: String) -> Outcome {
+async fn parent(ctx: OrchestrationContext, input: String) -> ScriptResult {
     let children = (0..size(&input)).map(|_| ctx.schedule_sub_orchestration("child", "1")).collect();
     let results: Result<Vec<String>, String> = ctx.join(children).await.into_iter().collect();
     Ok(results?.join(" "))
 }
 
-async fn child(ctx: OrchestrationContext, _input: String) -> Outcome {
+async fn child(ctx: OrchestrationContext, _input: String) -> ScriptResult {
     ctx.schedule_activity("work", "s0").await
 }

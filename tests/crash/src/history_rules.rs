@@ -1,13 +1,13 @@
-//! What the rows of an instance say, against its histories.
+//! Rules for the histories of an instance, and for the rows that are derived from them.
 
 use std::collections::BTreeMap;
 
 use everturn::{Event, EventKind};
 
-use crate::tables::Execution;
+use crate::tables::ExecutionRow;
 
-/// What is wrong with an execution: its row against its events, and its events against each other.
-pub(crate) fn disagreements(execution: &Execution) -> Vec<String> {
+/// What is wrong with the history of an execution, and with its row.
+pub(crate) fn violations(execution: &ExecutionRow) -> Vec<String> {
     let mut found = Vec::new();
     let events: Vec<&Event> = execution.events.iter().map(|(event, _)| event).collect();
     let bytes: usize = execution.events.iter().map(|(_, data)| data.len()).sum();
@@ -18,7 +18,7 @@ pub(crate) fn disagreements(execution: &Execution) -> Vec<String> {
     let is_start = |event: &Event| matches!(event.kind, EventKind::OrchestrationStarted { .. });
     let starts = events.iter().filter(|event| is_start(event)).count();
     if starts != 1 || !events.first().is_some_and(|event| is_start(event)) {
-        found.push(format!("it has {starts} starts, and must begin with its only one"));
+        found.push(format!("it has {starts} start events; it must begin with exactly one"));
     }
     let mut ends = events.iter().enumerate().filter(|(_, event)| event.is_terminal());
     let expected = match (ends.next(), ends.next()) {
@@ -39,35 +39,36 @@ pub(crate) fn disagreements(execution: &Execution) -> Vec<String> {
         }
     };
     if execution.status != expected {
-        found.push(format!("it is {}, and should be {expected}", execution.status));
+        found.push(format!("its status is {}, and should be {expected}", execution.status));
     }
     found
 }
 
-/// Events are numbered from 1 on; continue-as-new leaves a gap, right before its event and nowhere else.
+/// Events are numbered from 1 without gaps, except for a gap right before a continue-as-new event.
 fn misnumbered(events: &[&Event]) -> Option<String> {
     let follows = |pair: &[&Event]| match pair[1].kind {
         EventKind::OrchestrationContinuedAsNew { .. } => pair[0].event_id < pair[1].event_id,
         _ => pair[0].event_id + 1 == pair[1].event_id,
     };
-    let sound = events.first().is_none_or(|first| first.event_id == 1) && events.windows(2).all(follows);
+    let is_numbered =
+        events.first().is_none_or(|first| first.event_id == 1) && events.windows(2).all(follows);
     let ids = || events.iter().map(|event| event.event_id).collect::<Vec<_>>();
-    (!sound).then(|| format!("its events are numbered {:?}", ids()))
+    (!is_numbered).then(|| format!("its events are numbered {:?}", ids()))
 }
 
-/// What an instance says of itself, by all its events.
+/// The custom status of an instance, by all its events.
 pub(crate) fn status_of<'a>(events: impl Iterator<Item = &'a (Event, String)>) -> Option<String> {
-    let mut said = None;
+    let mut custom_status = None;
     for (event, _) in events {
         match &event.kind {
-            EventKind::CustomStatusUpdated { status } => said.clone_from(status),
+            EventKind::CustomStatusUpdated { status } => custom_status.clone_from(status),
             EventKind::OrchestrationStarted { initial_custom_status, .. } => {
-                said.clone_from(initial_custom_status);
+                custom_status.clone_from(initial_custom_status);
             }
             _ => {}
         }
     }
-    said
+    custom_status
 }
 
 /// The keys of an instance, by all its events.

@@ -1,13 +1,14 @@
-//! What a world did, turn by turn: which messages an instance was given, and what it wrote.
+//! All turns of a world: which messages an instance got, and what it wrote.
 
 use std::collections::HashMap;
 
 use everturn::Event;
-use everturn::providers::{FetchedTurn, TurnCommit, WorkItem};
+use everturn::providers::WorkItem;
+use everturn::providers::store::{FetchedTurn, TurnCommit};
 
 /// A turn that was committed.
 #[derive(Debug, Clone)]
-pub(crate) struct ToldTurn {
+pub(crate) struct TracedTurn {
     pub(crate) instance: String,
     pub(crate) execution_id: u64,
     pub(crate) messages: Vec<WorkItem>,
@@ -19,28 +20,28 @@ pub(crate) struct ToldTurn {
 
 /// All turns in the order of their commits.
 #[derive(Debug, Default)]
-pub(crate) struct Story {
-    /// By token: what was handed out and is not committed yet.
-    in_hand: HashMap<String, ToldTurn>,
-    pub(crate) turns: Vec<ToldTurn>,
+pub(crate) struct TurnTrace {
+    /// Turns that were fetched and are not committed yet, by token.
+    fetched: HashMap<String, TracedTurn>,
+    pub(crate) turns: Vec<TracedTurn>,
 }
 
-impl Story {
+impl TurnTrace {
     pub(crate) fn fetched(&mut self, turn: &FetchedTurn) {
-        let told = ToldTurn {
+        let traced = TracedTurn {
             instance: turn.item.instance.clone(),
             execution_id: turn.item.execution_id,
             messages: turn.item.messages.clone(),
             was_warm: turn.warm.is_some(),
             events: Vec::new(),
         };
-        self.in_hand.insert(turn.lock_token.clone(), told);
+        self.fetched.insert(turn.lock_token.clone(), traced);
     }
 
     pub(crate) fn committed(&mut self, commit: &TurnCommit) {
-        if let Some(told) = self.in_hand.remove(&commit.lock_token) {
+        if let Some(fetched) = self.fetched.remove(&commit.lock_token) {
             let (execution_id, events) = (commit.execution_id, commit.history_delta.clone());
-            self.turns.push(ToldTurn { execution_id, events, ..told });
+            self.turns.push(TracedTurn { execution_id, events, ..fetched });
         }
     }
 }
