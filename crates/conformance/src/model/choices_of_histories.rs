@@ -37,8 +37,8 @@ fn readings(summary: &StoreSummary) -> Vec<Choice> {
                 execution,
                 events,
             });
-    let status_weight = if summary.has_status { 6 } else { 1 };
-    let key_weight = if summary.has_keys { 4 } else { 1 };
+    let status_weight = if summary.has_status { 8 } else { 1 };
+    let key_weight = if summary.has_keys { 6 } else { 1 };
     let last_seen = || (known_instance(summary), select(&[0_u64, 0, 1, 2][..]));
     let key = || (known_instance(summary), select(&["k", "key two", ""][..]));
     let plain_status =
@@ -56,9 +56,9 @@ fn readings(summary: &StoreSummary) -> Vec<Choice> {
         (key_weight, value.boxed()),
         of_instance(summary, key_weight, |instance| Op::GetKvAllValues { instance }),
         of_instance(summary, key_weight, |instance| Op::ReadKvValues { instance }),
-        of_instance(summary, 1, |instance| Op::GetInstanceStats { instance }),
-        of_instance(summary, 1, |instance| Op::ReadStats { instance }),
-        of_instance(summary, 1, |instance| Op::Read { instance }),
+        of_instance(summary, 2, |instance| Op::GetInstanceStats { instance }),
+        of_instance(summary, 2, |instance| Op::ReadStats { instance }),
+        of_instance(summary, 2, |instance| Op::Read { instance }),
         of_execution(summary, 2, |instance, execution| Op::ReadWithExecution { instance, execution }),
         (2, execution.boxed()),
         of_instance(summary, 2, |instance| Op::ReadStatus { instance }),
@@ -74,8 +74,8 @@ fn inspections(summary: &StoreSummary) -> Vec<Choice> {
         (2, by_status.boxed()),
         (1, Just(Op::GetSystemMetrics).boxed()),
         (2, Just(Op::GetQueueDepths).boxed()),
-        of_instance(summary, 1, |instance| Op::ListExecutions { instance }),
-        of_instance(summary, 1, |instance| Op::ReadHistory { instance }),
+        of_instance(summary, 2, |instance| Op::ListExecutions { instance }),
+        of_instance(summary, 2, |instance| Op::ReadHistory { instance }),
         of_execution(summary, 2, |instance, execution| Op::ReadHistoryWithExecutionId {
             instance,
             execution,

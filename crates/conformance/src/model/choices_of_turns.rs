@@ -74,14 +74,14 @@ pub(super) fn choices(tracked: &TrackedStore, summary: &StoreSummary) -> Vec<Cho
     let is_bare = summary.known.is_empty();
     let eager = if is_bare { 6 } else { 1 };
     vec![
-        (if summary.has_idle_lease { 16 } else { 6 }, pass.boxed()),
+        (if summary.has_idle_lease { 60 } else { 6 }, pass.boxed()),
         (if is_waiting { 5 } else { 12 * eager }, enqueue.boxed()),
         (if is_waiting { 5 } else { 12 * eager }, submit.boxed()),
         (if is_waiting && !is_held { 24 * eager } else { 4 }, fetch.boxed()),
         (if is_waiting && !is_held { 16 * eager } else { 4 }, fetch_turns.boxed()),
         (if is_held { 26 * eager } else { 2 }, ack.boxed()),
         (if is_held { 18 * eager } else { 2 }, commit.boxed()),
-        (if is_held { 7 } else { 1 }, abandon.boxed()),
+        (if is_held { 10 } else { 1 }, abandon.boxed()),
         (if is_held { 4 } else { 1 }, renew.boxed()),
     ]
 }

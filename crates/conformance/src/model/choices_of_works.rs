@@ -58,12 +58,12 @@ pub(super) fn choices(tracked: &TrackedStore, summary: &StoreSummary) -> Vec<Cho
         (if is_waiting { 9 } else { 2 }, fetch.boxed()),
         (if is_waiting { 9 } else { 2 }, fetch_many.boxed()),
         (if is_held { 16 } else { 1 }, end(tracked)),
-        (if is_held { 7 } else { 1 }, abandon.boxed()),
+        (if is_held { 9 } else { 1 }, abandon.boxed()),
         (if is_held { 3 } else { 1 }, renew.boxed()),
         (3, renew_many.boxed()),
         (if summary.has_live_lease { 9 } else { 2 }, renew_sessions.boxed()),
-        (if summary.has_dead_lease { 30 } else { 1 }, Just(Op::CleanupOrphanedSessions).boxed()),
-        (if summary.has_dead_lease { 30 } else { 1 }, Just(Op::Sweep).boxed()),
+        (if summary.has_dead_lease { 90 } else { 1 }, Just(Op::CleanupOrphanedSessions).boxed()),
+        (if summary.has_dead_lease { 90 } else { 1 }, Just(Op::Sweep).boxed()),
     ]
 }
 

@@ -1,6 +1,6 @@
 //! Random sequences of operations, on a provider and on the in-memory one: every answer must be equal.
 //!
-//! The in-memory provider is the reference. A sequence has up to 60 operations on four instances: verbs of the store as
+//! The in-memory provider is the reference. A sequence has up to 75 operations on four instances: verbs of the store as
 //! the engine calls them, plain verbs, the management side, and the passing of time. Answers are compared whole except
 //! for tokens: the n-th token of one store corresponds to the n-th of the other. Everything that can be seen of the
 //! stores is compared every few operations and at the end, when everything that is still queued is fetched, too.
@@ -58,7 +58,7 @@ use op_sequences::OpSequences;
 use tally::{CaseCounts, Tally};
 
 /// How many operations a sequence has.
-const LENGTH: RangeInclusive<usize> = 30..=60;
+const LENGTH: RangeInclusive<usize> = 40..=75;
 /// How many simpler sequences are tried once one has failed.
 const SHRINKS_MAX: u32 = 20_000;
 
