@@ -81,7 +81,7 @@ pub const BUGS: &[PlantedBug] = &[
         find: "let outcome = self.commit_while_locked(&commit, &after).await;",
         replace: "\
         if BUG {
-            after.cancel_activities();
+            self.node.running.cancel(&commit.cancelled_activities);
         }
         let outcome = self.commit_while_locked(&commit, &after).await;",
     },

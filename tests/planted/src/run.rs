@@ -12,7 +12,7 @@ use everturn_built::BuiltBinary;
 use crate::trials::ProofRun;
 
 /// A proof that takes longer counts as one that caught nothing.
-const TIME_MAX: Duration = Duration::from_secs(90);
+const TIME_MAX: Duration = Duration::from_secs(240);
 /// A proof prints this when a case has failed. What it prints after that is why.
 const BROKEN: &str = ": broken by seed ";
 
