@@ -6,7 +6,7 @@ use std::sync::Arc;
 use everturn::providers::sqlite::SqliteProvider;
 use everturn::runtime::Runtime;
 use everturn::runtime::registry::ActivityRegistry;
-use everturn::{Client, OrchestrationRegistry};
+use everturn::{Client, OrchestrationRegistry, RuntimeOptions};
 use tempfile::TempDir;
 
 use crate::Result;
@@ -18,7 +18,7 @@ pub(crate) fn fresh_folder() -> Result<TempDir> {
     Ok(tempfile::Builder::new().prefix("bench-").tempdir_in(target)?)
 }
 
-/// A runtime at work on a new database with default options, and a client of it.
+/// A runtime at work on a new database and a client of it.
 pub(crate) struct BenchRuntime {
     pub(crate) client: Client,
     pub(crate) runtime: Arc<Runtime>,
@@ -32,10 +32,19 @@ impl BenchRuntime {
         activities: ActivityRegistry,
         orchestrations: OrchestrationRegistry,
     ) -> Result<Self> {
+        Self::start_with(folder, activities, orchestrations, RuntimeOptions::default()).await
+    }
+
+    pub(crate) async fn start_with(
+        folder: &Path,
+        activities: ActivityRegistry,
+        orchestrations: OrchestrationRegistry,
+        options: RuntimeOptions,
+    ) -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("engine-").tempdir_in(folder)?;
         let url = format!("sqlite:{}", folder.path().join("engine.db").display());
         let store = Arc::new(SqliteProvider::new(&url, None).await?);
-        let runtime = Runtime::start_with_store(store.clone(), activities, orchestrations).await;
+        let runtime = Runtime::start_with_options(store.clone(), activities, orchestrations, options).await;
         Ok(Self { client: Client::new(store), runtime, _folder: folder })
     }
 

@@ -13,8 +13,10 @@ mod idle_latency;
 mod long_history;
 mod memory;
 mod report;
+mod sessions;
 mod throughput;
 mod timers;
+mod two_processes;
 mod workload;
 
 use std::path::{Path, PathBuf};
@@ -42,6 +44,8 @@ enum BenchTask {
     Compare(Vec<&'static Workload>),
     /// As such a process, measure one workload in this folder and print the figures.
     Measure(&'static Workload, PathBuf),
+    /// As a process beside it, run a runtime on this database.
+    Serve(PathBuf),
 }
 
 fn main() -> ExitCode {
@@ -55,6 +59,7 @@ fn main() -> ExitCode {
         }
         Ok(BenchTask::Compare(workloads)) => finish(compare(&workloads)),
         Ok(BenchTask::Measure(workload, folder)) => finish(measure(workload, &folder).map(|()| true)),
+        Ok(BenchTask::Serve(database)) => finish(serve(&database).map(|()| true)),
         Err(usage_error) => {
             eprintln!("everturn-bench: {usage_error}\n(see --help)");
             ExitCode::from(2)
@@ -83,6 +88,7 @@ fn task(mut arguments: impl Iterator<Item = String>) -> std::result::Result<Benc
             workload::MEASURE_FLAG => {
                 return Ok(BenchTask::Measure(workload::find(&value()?)?, PathBuf::from(value()?)));
             }
+            two_processes::SERVE_FLAG => return Ok(BenchTask::Serve(PathBuf::from(value()?))),
             other => return Err(format!("unknown argument '{other}'")),
         }
     }
@@ -116,4 +122,9 @@ fn measure(workload: &Workload, folder: &Path) -> Result<()> {
     let figures = runtime.block_on((workload.measure)(folder.to_path_buf()))?;
     print!("{figures}");
     Ok(())
+}
+
+fn serve(database: &Path) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(two_processes::serve(database))
 }

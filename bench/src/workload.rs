@@ -8,7 +8,9 @@ use std::process::{Command, Stdio};
 use crate::bare_disk::BareDisk;
 use crate::figures::Figures;
 use crate::report::Verdict;
-use crate::{Result, chain, fan_out, idle_latency, long_history, memory, throughput, timers};
+use crate::{
+    Result, chain, fan_out, idle_latency, long_history, memory, sessions, throughput, timers, two_processes,
+};
 
 /// The argument with which this program starts itself to measure one workload.
 pub(crate) const MEASURE_FLAG: &str = "--measure";
@@ -56,6 +58,12 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         judge: idle_latency::judge,
     },
     Workload {
+        name: "sessions",
+        about: "1 instance, 2,000 activities of one session, with 64 slots and with one",
+        measure: |folder| Box::pin(sessions::measure(folder)),
+        judge: sessions::judge,
+    },
+    Workload {
         name: "timers",
         about: "1,000 instances each sleeping 1 s",
         measure: |folder| Box::pin(timers::measure(folder)),
@@ -66,6 +74,18 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         about: "10,000 instances waiting for an event, all warm",
         measure: |folder| Box::pin(memory::measure(folder)),
         judge: memory::judge,
+    },
+    Workload {
+        name: "2nd-process",
+        about: "start and wait from a process without a runtime, and the first turn after a start",
+        measure: |folder| Box::pin(two_processes::measure_service(folder)),
+        judge: two_processes::judge_service,
+    },
+    Workload {
+        name: "recovery",
+        about: "one of two processes is killed, with a client on the file",
+        measure: |folder| Box::pin(two_processes::measure_recovery(folder)),
+        judge: two_processes::judge_recovery,
     },
 ];
 

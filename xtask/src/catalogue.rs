@@ -21,7 +21,7 @@ pub(crate) enum HowToRun {
 }
 
 /// All proofs.
-pub(crate) const PROOFS: [ProofEntry; 13] = [
+pub(crate) static PROOFS: [ProofEntry; 13] = [
     tests("R1", "simulation with all kinds of faults", &["r1_"]),
     tests("R2", "power cuts", &["r2_"]),
     tests("R3", "I/O calls fail, once and for good", &["r3_"]),
@@ -34,7 +34,7 @@ pub(crate) const PROOFS: [ProofEntry; 13] = [
     tests("R12", "each provider against the in-memory one", &["r12_"]),
     tests("R13", "random programs against a model", &["r13_"]),
     ProofEntry { id: "R14", what: "the suite under stress settings", how: HowToRun::StressSettings },
-    tests("R15", "planted bugs", &["r15_"]),
+    tests("R15", "planted bugs and mutants", &["r15_"]),
 ];
 
 const fn tests(id: &'static str, what: &'static str, prefixes: &'static [&'static str]) -> ProofEntry {

@@ -5,6 +5,7 @@ use crate::walk::WalkOrder;
 
 pub(crate) const USAGE: &str = "\
 Usage: cargo xtask proof [--long MINUTES] [--seed N] [--only R2]...
+       cargo xtask mutants [--sample N] [--seed S] [--only TEXT]
        cargo xtask walk [--optimised] [--calls] [--check]
        cargo xtask api [--update]
        cargo xtask type-names
@@ -17,6 +18,15 @@ Runs the proofs of GUARANTEES.md and prints their counts. Without options each r
                   time, on new seeds; writes docs/reliability.md
   --seed N        the first seed of each proof; default 1, in the long form taken from the clock
   --only R2       runs only this proof; may be given more than once
+
+cargo xtask mutants
+Makes small changes in core, provider, SQLite and runtime, one at a time, and runs the fast tests with each; prints the score
+and the changes that no test noticed, and writes docs/reliability.md. Uses cargo-mutants, which it installs if it is missing,
+and copies of the tree below target/mutants.
+
+  --sample N      tries this many mutants that compile; default 120
+  --seed S        chooses the sample; default 1
+  --only TEXT     tries all mutants with this text in their name instead, and writes nothing
 
 cargo xtask walk
 Records the calls of one chained step (start, turn, activity, turn, end) and lists the functions of this repository that it
@@ -40,6 +50,7 @@ Lists the type names that are defined more than once in the workspace.";
 pub(crate) enum XtaskCommand {
     Help,
     Proof(ProofOrder),
+    Mutants(MutantsOrder),
     Walk(WalkOrder),
     Api { is_update: bool },
     TypeNames,
@@ -53,9 +64,26 @@ pub(crate) struct ProofOrder {
     pub(crate) only: Vec<String>,
 }
 
+/// Which mutants to try.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct MutantsOrder {
+    /// How many viable ones.
+    pub(crate) sample: u64,
+    pub(crate) seed: u64,
+    /// All mutants with this text in their name, instead of a sample.
+    pub(crate) only: Option<String>,
+}
+
+impl Default for MutantsOrder {
+    fn default() -> Self {
+        Self { sample: 120, seed: 1, only: None }
+    }
+}
+
 pub(crate) fn parse(mut words: impl Iterator<Item = String>) -> Result<XtaskCommand, String> {
     match words.next().as_deref() {
         Some("proof") => proof(words),
+        Some("mutants") => mutants(words),
         Some("walk") => walk(words),
         Some("api") => api(words),
         Some("type-names") => match words.next().as_deref() {
@@ -89,6 +117,21 @@ fn proof(mut words: impl Iterator<Item = String>) -> Result<XtaskCommand, String
         }
     }
     Ok(XtaskCommand::Proof(order))
+}
+
+fn mutants(mut words: impl Iterator<Item = String>) -> Result<XtaskCommand, String> {
+    let mut order = MutantsOrder::default();
+    while let Some(word) = words.next() {
+        let mut value = || words.next().ok_or(format!("{word} needs a value"));
+        match word.as_str() {
+            "--help" | "-h" => return Ok(XtaskCommand::Help),
+            "--sample" => order.sample = positive(&word, &value()?)?,
+            "--seed" => order.seed = number(&word, &value()?)?,
+            "--only" => order.only = Some(value()?),
+            other => return Err(format!("there is no option {other:?}")),
+        }
+    }
+    Ok(XtaskCommand::Mutants(order))
 }
 
 fn walk(words: impl Iterator<Item = String>) -> Result<XtaskCommand, String> {
@@ -130,7 +173,7 @@ fn positive(option: &str, text: &str) -> Result<u64, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{ProofOrder, XtaskCommand, parse};
+    use super::{MutantsOrder, ProofOrder, XtaskCommand, parse};
     use crate::walk::WalkOrder;
 
     fn parsed(line: &str) -> Result<XtaskCommand, String> {
@@ -146,6 +189,8 @@ mod tests {
         assert_eq!(parsed("api --update"), Ok(XtaskCommand::Api { is_update: true }));
         let walk = WalkOrder { is_check: true, ..WalkOrder::default() };
         assert_eq!(parsed("walk --check"), Ok(XtaskCommand::Walk(walk)));
+        let mutants = MutantsOrder { sample: 200, seed: 7, only: None };
+        assert_eq!(parsed("mutants --sample 200 --seed 7"), Ok(XtaskCommand::Mutants(mutants)));
         assert_eq!(parsed("proof --seed 7 --help"), Ok(XtaskCommand::Help));
     }
 
@@ -159,6 +204,7 @@ mod tests {
             ("proof --seed x", "whole number"),
             ("proof --only R99", "there are R1, R2"),
             ("walk --fast", "no option \"--fast\""),
+            ("mutants --sample 0", "at least 1"),
             ("proof --fast", "no option \"--fast\""),
         ] {
             let wrong = parsed(line).unwrap_err();

@@ -6,10 +6,12 @@ mod api;
 mod catalogue;
 mod command_line;
 mod date;
+mod mutants;
 mod page;
 mod progress;
 mod proof;
 mod record;
+mod scratch;
 mod table;
 mod test_binary;
 mod test_run;
@@ -27,6 +29,7 @@ fn main() -> ExitCode {
             Ok(true)
         }
         Ok(XtaskCommand::Proof(order)) => proof::run(&order),
+        Ok(XtaskCommand::Mutants(order)) => mutants::run(&order),
         Ok(XtaskCommand::Api { is_update }) => proof::root().and_then(|root| api::run(&root, is_update)),
         Ok(XtaskCommand::TypeNames) => proof::root().and_then(|root| type_names::run(&root)),
         Ok(XtaskCommand::Walk(order)) => proof::root().and_then(|root| walk::run(&root, &order)),

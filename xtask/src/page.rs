@@ -6,7 +6,7 @@ use std::path::Path;
 use everturn_proof::Counts;
 
 use crate::catalogue::{PROOFS, ProofEntry};
-use crate::record::{LongRun, RecordedFailure, TestResult};
+use crate::record::{LongRun, RecordedFailure, SurvivingMutant, TestResult};
 
 /// Where the page is.
 pub(crate) const PAGE: &str = "docs/reliability.md";
@@ -14,8 +14,9 @@ pub(crate) const PAGE: &str = "docs/reliability.md";
 const INTRODUCTION: &str = "\
 # Reliability: the figures
 
-The counts of all long runs of the proofs of [GUARANTEES.md](../GUARANTEES.md). `cargo xtask proof --long MINUTES` runs the proofs
-and writes this page from [reliability.json](reliability.json), the record of all long runs. Do not edit it.
+The counts of all long runs of the proofs of [GUARANTEES.md](../GUARANTEES.md). `cargo xtask proof --long MINUTES` runs the proofs,
+`cargo xtask mutants` tries mutants, and both write this page from [reliability.json](reliability.json), the record of all long
+runs. Do not edit it.
 Minutes are those of each run. Two runs may have shared the processors.
 ";
 
@@ -30,6 +31,7 @@ fn page(runs: &[LongRun]) -> String {
     let _ = writeln!(page, "\n{} minutes in {} runs.\n", minutes, runs.len());
     totals(&mut page, runs);
     figures(&mut page, runs);
+    mutants(&mut page, runs);
     history(&mut page, runs);
     failures(&mut page, runs);
     page
@@ -86,6 +88,31 @@ fn figures(page: &mut String, runs: &[LongRun]) {
                 grouped(&sum.counts())
             );
         }
+    }
+}
+
+/// The last sample of mutants, with every survivor.
+fn mutants(page: &mut String, runs: &[LongRun]) {
+    let samples = runs.iter().flat_map(|run| run.tests.iter().map(move |test| (run, test)));
+    let last = samples.rev().find(|(_, test)| test.counts().get("viable mutants") > 0);
+    let Some((run, test)) = last else { return };
+    let counts = test.counts();
+    let (viable, caught) = (counts.get("viable mutants"), counts.get("mutants caught"));
+    let _ = writeln!(
+        page,
+        "\n## Mutants\n\nThe last sample, of {}, {}, seed {}: {caught} of {viable} viable mutants were caught by the fast \
+         tests, {} %.\n",
+        run.date,
+        commit(run),
+        run.seed,
+        caught * 100 / viable
+    );
+    if test.survivors.is_empty() {
+        let _ = writeln!(page, "None survived.");
+    }
+    for SurvivingMutant { mutant, reason } in &test.survivors {
+        let reason = reason.as_deref().unwrap_or("no reason is given");
+        let _ = writeln!(page, "- `{mutant}`: {reason}");
     }
 }
 
@@ -157,7 +184,7 @@ fn grouped(counts: &Counts) -> String {
 #[cfg(test)]
 mod tests {
     use super::page;
-    use crate::record::{LongRun, RecordedFailure, TestResult};
+    use crate::record::{LongRun, RecordedFailure, SurvivingMutant, TestResult};
 
     fn run(commit: &str, failures: Vec<RecordedFailure>) -> LongRun {
         let counts = vec![("power cuts".to_owned(), 5_001), ("instances".to_owned(), 700)];
@@ -173,6 +200,26 @@ mod tests {
         assert!(page.contains("| R2 | power cuts | 10,002 power cuts | 2026-11-16, bbb | never |"), "{page}");
         assert!(page.contains("`r2_cuts`: 10,002 power cuts, 1,400 instances in 2.0 minutes"), "{page}");
         assert!(page.contains("None in these runs."), "{page}");
+    }
+
+    #[test]
+    fn the_score_of_mutants_is_in_the_long_column_of_r15_with_every_survivor() {
+        let counts = vec![("viable mutants".to_owned(), 120), ("mutants caught".to_owned(), 117)];
+        let survivor = SurvivingMutant {
+            mutant: "a.rs:1:2: replace + with -".into(),
+            reason: Some("never read".into()),
+        };
+        let survivors = vec![survivor];
+        let test = TestResult { counts, seconds: 60.0, survivors, ..TestResult::new("R15", "mutants") };
+        let page = page(&[LongRun { tests: vec![test], ..run("aaa", vec![]) }]);
+        assert!(
+            page.contains(
+                "| R15 | planted bugs and mutants | 120 viable mutants | 2026-11-16, aaa | never |"
+            ),
+            "{page}"
+        );
+        assert!(page.contains("117 of 120 viable mutants were caught by the fast tests, 97 %"), "{page}");
+        assert!(page.contains("- `a.rs:1:2: replace + with -`: never read"), "{page}");
     }
 
     #[test]

@@ -10,6 +10,7 @@ use crate::catalogue::{HowToRun, PROOFS, ProofEntry, STRESS_TESTED};
 use crate::command_line::ProofOrder;
 use crate::progress::Progress;
 use crate::record::{self, LongRun, TestResult};
+use crate::scratch::{ScratchFolder, ScratchUse, remove_abandoned};
 use crate::test_binary::{TestBinary, build};
 use crate::{date, page, table, test_run};
 
@@ -19,15 +20,21 @@ const SEEDS_A_SECOND: u64 = 1_000_000;
 /// Runs the proofs. Returns whether all held.
 pub(crate) fn run(order: &ProofOrder) -> Result<bool, String> {
     let root = root()?;
-    let proofs: Vec<&ProofEntry> = PROOFS
+    let proofs: Vec<&'static ProofEntry> = PROOFS
         .iter()
         .filter(|proof| order.only.is_empty() || order.only.iter().any(|id| id == proof.id))
         .collect();
     // A damaged record is found now, not at the end of a run of hours.
     record::read(&root)?;
+    remove_abandoned();
     let began = state_of(&root)?;
-    let mut session =
-        ProofSession { binaries: build(&root)?, root, progress: Progress::new(), tests: Vec::new() };
+    let mut session = ProofSession {
+        binaries: build(&root)?,
+        root,
+        progress: Progress::new(),
+        tests: Vec::new(),
+        scratch: None,
+    };
     for proof in &proofs {
         session.as_in_every_submission(proof, order.seed)?;
     }
@@ -37,8 +44,11 @@ pub(crate) fn run(order: &ProofOrder) -> Result<bool, String> {
     if let Some(minutes) = order.long_minutes {
         session.at_length(Duration::from_secs(minutes * 60), seed)?;
     }
-    let ProofSession { root, progress, tests, .. } = session;
+    let ProofSession { root, progress, tests, scratch, .. } = session;
     println!("\n{}", table::of(&tests));
+    if let Some((proof, ScratchUse { peak_bytes, .. })) = scratch {
+        println!("every scratch folder is removed; the largest, of {proof}, had {} MiB", peak_bytes >> 20);
+    }
     let failures = table::failures(&tests);
     let all_held = failures.is_empty();
     print!("{failures}");
@@ -66,11 +76,17 @@ struct ProofSession {
     progress: Progress,
     /// The results so far.
     tests: Vec<TestResult>,
+    /// The proof that needed the most space for temporary files.
+    scratch: Option<(&'static str, ScratchUse)>,
 }
 
 impl ProofSession {
     /// Runs a proof as `scripts/test` does.
-    fn as_in_every_submission(&mut self, proof: &ProofEntry, seed: Option<u64>) -> Result<(), String> {
+    fn as_in_every_submission(
+        &mut self,
+        proof: &'static ProofEntry,
+        seed: Option<u64>,
+    ) -> Result<(), String> {
         let seed = seed.map(|seed| ("EVERTURN_PROOF_SEED", seed.to_string()));
         let before = self.tests.len();
         for command in self.commands(proof) {
@@ -115,14 +131,26 @@ impl ProofSession {
 
     fn run(
         &mut self,
-        proof: &ProofEntry,
+        proof: &'static ProofEntry,
         mut command: Command,
         variables: &[(&str, String)],
     ) -> Result<(), String> {
         self.progress.show(&format!("{}: {}", proof.id, proof.what));
         command.env("EVERTURN_PROOF_PROGRESS", "1");
         command.envs(variables.iter().map(|(name, value)| (name, value)));
-        for test in test_run::follow(proof.id, command, &mut self.progress)? {
+        let scratch = ScratchFolder::new()?;
+        command.env("TMPDIR", scratch.path());
+        let tests = test_run::follow(proof.id, command, &mut self.progress);
+        // Whatever became of the tests, their files are removed before the next begin.
+        let used = scratch.remove()?;
+        if used.files_left > 0 {
+            self.progress
+                .print(&format!("{}: {} files were left and are removed", proof.id, used.files_left));
+        }
+        if self.scratch.is_none_or(|(_, most)| most.peak_bytes < used.peak_bytes) {
+            self.scratch = Some((proof.id, used));
+        }
+        for test in tests? {
             record::add(&mut self.tests, test);
         }
         Ok(())
@@ -164,7 +192,7 @@ pub(crate) fn root() -> Result<PathBuf, String> {
 }
 
 /// The commit, and whether the sources are unchanged since.
-fn state_of(root: &Path) -> Result<(String, bool), String> {
+pub(crate) fn state_of(root: &Path) -> Result<(String, bool), String> {
     let git = |arguments: &[&str]| -> Result<String, String> {
         let output = Command::new("git").args(arguments).current_dir(root).output();
         let output = output.map_err(|error| format!("git cannot be run: {error}"))?;

@@ -29,6 +29,17 @@ pub(crate) struct TestResult {
     pub(crate) seconds: f64,
     pub(crate) counts: Vec<(String, u64)>,
     pub(crate) failures: Vec<RecordedFailure>,
+    /// Of mutants: those that no test noticed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) survivors: Vec<SurvivingMutant>,
+}
+
+/// A mutant that no test noticed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct SurvivingMutant {
+    pub(crate) mutant: String,
+    /// Why that is accepted, if it is.
+    pub(crate) reason: Option<String>,
 }
 
 /// A case that failed.
@@ -48,6 +59,7 @@ impl TestResult {
             seconds: 0.0,
             counts: Vec::new(),
             failures: Vec::new(),
+            survivors: Vec::new(),
         }
     }
 
@@ -64,6 +76,7 @@ impl TestResult {
         self.counts = counts.iter().map(|(name, count)| (name.to_owned(), count)).collect();
         self.seconds += other.seconds;
         self.failures.extend(other.failures);
+        self.survivors.extend(other.survivors);
     }
 }
 

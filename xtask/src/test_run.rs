@@ -1,5 +1,6 @@
 //! Runs tests and reads their output line by line.
 
+use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
 
@@ -29,7 +30,7 @@ pub(crate) fn follow(
         drop(stdout.read_to_end(&mut text));
         String::from_utf8_lossy(&text).into_owned()
     });
-    let mut read = TestOutput { proof, tests: Vec::new(), is_failure: false, tail: Vec::new() };
+    let mut read = TestOutput { proof, tests: Vec::new(), is_failure: false, tail: VecDeque::new() };
     let mut lines = BufReader::new(stderr);
     let mut line = Vec::new();
     while lines.read_until(b'\n', &mut line).is_ok_and(|length| length > 0) {
@@ -47,7 +48,7 @@ struct TestOutput<'a> {
     tests: Vec<TestResult>,
     /// Whether the next lines belong to a failure.
     is_failure: bool,
-    tail: Vec<String>,
+    tail: VecDeque<String>,
 }
 
 impl TestOutput<'_> {
@@ -84,7 +85,11 @@ impl TestOutput<'_> {
                 failure.what.push('\n');
             }
         } else {
-            self.tail.push(line.to_owned());
+            // A run of hours may print much.
+            if self.tail.len() >= LINES_KEPT {
+                self.tail.pop_front();
+            }
+            self.tail.push_back(line.to_owned());
         }
     }
 

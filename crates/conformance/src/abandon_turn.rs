@@ -2,7 +2,7 @@
 
 use crate::harness::{CaseHarness, PAST_LOCK, expect_lock_lost, secs};
 use crate::image::image;
-use crate::items::{signal, start};
+use crate::items::{cancel, queue_message, signal, start};
 use crate::sample_turn::SampleTurn;
 
 cases! { $ abandon_turn as abandon_turn_cases:
@@ -13,8 +13,13 @@ cases! { $ abandon_turn as abandon_turn_cases:
     an_expired_token_fails_and_changes_nothing,
     the_refund_does_not_touch_a_row_that_was_invisible_at_fetch,
     the_refund_does_not_touch_a_row_that_came_after_the_fetch,
-    the_delay_does_not_hide_a_row_that_came_after_the_fetch,
-    the_delay_does_not_hide_a_row_that_became_visible_after_the_fetch,
+    the_delay_hides_a_row_that_came_after_the_fetch,
+    the_delay_hides_a_row_that_became_visible_after_the_fetch,
+    what_is_sent_during_the_delay_waits_and_overtakes_nothing,
+    a_start_that_is_given_back_waits_with_what_follows_it,
+    a_delay_concerns_no_other_instance,
+    a_delay_that_has_ended_does_not_begin_again_when_the_clock_is_set_back,
+    a_delay_ends_with_its_instance,
     the_delay_does_not_shorten_anothers,
     nothing_but_the_lock_is_released,
 }
@@ -71,18 +76,16 @@ async fn an_expired_token_fails_and_changes_nothing(h: CaseHarness) {
 
 async fn the_refund_does_not_touch_a_row_that_was_invisible_at_fetch(h: CaseHarness) {
     h.create("i").await;
-    h.send(signal("i", "hidden")).await;
-    let fetched = h.fetched_turn().await;
-    h.release_turn(&fetched.lock_token, Some(secs(10)), false).await.unwrap();
     h.send(signal("i", "visible")).await;
-    let fetched = h.fetched_turn().await;
-    assert_eq!(fetched.item.messages, [signal("i", "visible")]);
-    assert_eq!(fetched.attempt_count, 1);
-    h.release_turn(&fetched.lock_token, None, true).await.unwrap();
+    h.send_later(signal("i", "hidden"), secs(10)).await;
+    let first = h.fetched_turn().await;
+    assert_eq!(first.item.messages, [signal("i", "visible")]);
+    h.release_turn(&first.lock_token, None, false).await.unwrap();
+    let second = h.fetched_turn().await;
     h.pass(secs(11));
-    let fetched = h.fetched_turn().await;
-    assert_eq!(fetched.item.messages, [signal("i", "hidden"), signal("i", "visible")]);
-    assert_eq!(fetched.attempt_count, 2, "the hidden one was fetched once before");
+    h.release_turn(&second.lock_token, None, true).await.unwrap();
+    let Some(attempts) = h.message_attempts("i").await else { return };
+    assert_eq!(attempts, [1, 0], "the hidden one had no attempt to take back");
 }
 
 async fn the_refund_does_not_touch_a_row_that_came_after_the_fetch(h: CaseHarness) {
@@ -90,33 +93,96 @@ async fn the_refund_does_not_touch_a_row_that_came_after_the_fetch(h: CaseHarnes
     h.send(signal("i", "a")).await;
     let fetched = h.fetched_turn().await;
     h.send(signal("i", "b")).await;
-    h.release_turn(&fetched.lock_token, Some(secs(10)), true).await.unwrap();
+    h.release_turn(&fetched.lock_token, None, false).await.unwrap();
     let fetched = h.fetched_turn().await;
-    assert_eq!(fetched.item.messages, [signal("i", "b")]);
-    assert_eq!(fetched.attempt_count, 1);
+    h.send(signal("i", "c")).await;
+    h.release_turn(&fetched.lock_token, None, true).await.unwrap();
+    let fetched = h.fetched_turn().await;
+    assert_eq!(fetched.item.messages, [signal("i", "a"), signal("i", "b"), signal("i", "c")]);
+    assert_eq!(fetched.attempt_count, 2, "the first one counts once, and once for this fetch");
 }
 
-async fn the_delay_does_not_hide_a_row_that_came_after_the_fetch(h: CaseHarness) {
+async fn the_delay_hides_a_row_that_came_after_the_fetch(h: CaseHarness) {
     h.create("i").await;
     h.send(signal("i", "a")).await;
     let fetched = h.fetched_turn().await;
     h.send(signal("i", "b")).await;
     h.release_turn(&fetched.lock_token, Some(secs(10)), false).await.unwrap();
-    let fetched = h.fetched_turn().await;
-    assert_eq!(fetched.item.messages, [signal("i", "b")]);
-    SampleTurn::of("i", 1).commit(&h, &fetched.lock_token).await.unwrap();
+    assert!(h.next_turn().await.is_none(), "the instance is delayed, not its rows");
     h.pass(secs(11));
-    assert_eq!(h.fetched_turn().await.item.messages, [signal("i", "a")]);
+    assert_eq!(h.fetched_turn().await.item.messages, [signal("i", "a"), signal("i", "b")]);
 }
 
-async fn the_delay_does_not_hide_a_row_that_became_visible_after_the_fetch(h: CaseHarness) {
+async fn the_delay_hides_a_row_that_became_visible_after_the_fetch(h: CaseHarness) {
     h.create("i").await;
     h.send_later(signal("i", "delayed"), secs(5)).await;
     h.send(signal("i", "a")).await;
     let fetched = h.fetched_turn().await;
     h.pass(secs(6));
     h.release_turn(&fetched.lock_token, Some(secs(10)), false).await.unwrap();
-    assert_eq!(h.fetched_turn().await.item.messages, [signal("i", "delayed")]);
+    assert!(h.next_turn().await.is_none(), "the instance is delayed, not its rows");
+    h.pass(secs(11));
+    assert_eq!(h.fetched_turn().await.item.messages, [signal("i", "delayed"), signal("i", "a")]);
+}
+
+async fn what_is_sent_during_the_delay_waits_and_overtakes_nothing(h: CaseHarness) {
+    h.create("i").await;
+    h.send(queue_message("i", "1")).await;
+    let fetched = h.fetched_turn().await;
+    h.release_turn(&fetched.lock_token, Some(secs(10)), false).await.unwrap();
+    h.send(queue_message("i", "2")).await;
+    assert!(h.next_turn().await.is_none());
+    h.pass(secs(5));
+    h.send(queue_message("i", "3")).await;
+    h.send(cancel("i")).await;
+    assert!(h.next_turn().await.is_none());
+    h.pass(secs(6));
+    let fetched = h.fetched_turn().await;
+    let order = [queue_message("i", "1"), queue_message("i", "2"), queue_message("i", "3"), cancel("i")];
+    assert_eq!(fetched.item.messages, order);
+    assert_eq!(fetched.attempt_count, 2, "one attempt for the delay, however much was sent during it");
+}
+
+async fn a_start_that_is_given_back_waits_with_what_follows_it(h: CaseHarness) {
+    h.send(start("i")).await;
+    let fetched = h.fetched_turn().await;
+    h.release_turn(&fetched.lock_token, Some(secs(10)), false).await.unwrap();
+    h.send(queue_message("i", "1")).await;
+    h.send(signal("i", "a")).await;
+    assert!(h.next_turn().await.is_none());
+    h.pass(secs(11));
+    assert_eq!(h.fetched_turn().await.item.messages, [start("i"), queue_message("i", "1"), signal("i", "a")]);
+}
+
+async fn a_delay_concerns_no_other_instance(h: CaseHarness) {
+    h.create("i").await;
+    h.create("j").await;
+    h.send(signal("i", "a")).await;
+    let fetched = h.fetched_turn().await;
+    h.release_turn(&fetched.lock_token, Some(secs(10)), false).await.unwrap();
+    h.send(signal("j", "a")).await;
+    assert_eq!(h.fetched_turn().await.item.instance, "j");
+}
+
+async fn a_delay_that_has_ended_does_not_begin_again_when_the_clock_is_set_back(h: CaseHarness) {
+    h.create("i").await;
+    h.send(signal("i", "a")).await;
+    let fetched = h.fetched_turn().await;
+    h.release_turn(&fetched.lock_token, Some(secs(10)), false).await.unwrap();
+    h.pass(secs(11));
+    let fetched = h.fetched_turn().await;
+    h.set_clock_back(secs(3_600));
+    h.release_turn(&fetched.lock_token, None, false).await.unwrap();
+    assert_eq!(h.fetched_turn().await.item.messages, [signal("i", "a")]);
+}
+
+async fn a_delay_ends_with_its_instance(h: CaseHarness) {
+    h.create("i").await;
+    h.send(signal("i", "a")).await;
+    let fetched = h.fetched_turn().await;
+    h.release_turn(&fetched.lock_token, Some(secs(10)), false).await.unwrap();
+    h.admin().delete_instance("i", true).await.unwrap();
+    h.create("i").await;
 }
 
 async fn the_delay_does_not_shorten_anothers(h: CaseHarness) {

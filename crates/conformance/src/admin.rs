@@ -1,5 +1,7 @@
 //! `admin`: listing and inspecting instances.
 
+use everturn_core::WorkItem;
+
 use crate::events;
 use crate::harness::{CaseHarness, expect_permanent_error, secs};
 use crate::items::{NAME, VERSION, activity, queue_message, signal};
@@ -18,6 +20,7 @@ cases! { $ admin as admin_cases:
     the_instance_is_updated_by_its_turns,
     totals_grow_with_instances_and_events,
     queue_depths_count_what_is_not_locked,
+    queue_depths_do_not_count_timers_of_ended_executions,
     only_direct_children_are_listed_by_id,
     the_parent_of_a_root_a_child_and_an_unknown_instance,
     a_tree_is_listed_root_first,
@@ -151,6 +154,26 @@ async fn queue_depths_count_what_is_not_locked(h: CaseHarness) {
     h.fetched_work().await;
     let depths = h.admin().get_queue_depths().await.unwrap();
     assert_eq!((depths.orchestrator_queue, depths.worker_queue, depths.timer_queue), (1, 1, 0));
+}
+
+async fn queue_depths_do_not_count_timers_of_ended_executions(h: CaseHarness) {
+    let messages = async || h.admin().get_queue_depths().await.unwrap().orchestrator_queue;
+    let timer = |execution_id| WorkItem::TimerFired {
+        instance: "i".to_owned(),
+        execution_id,
+        id: 2,
+        fire_at_ms: h.now_ms() + 60_000,
+    };
+    h.begin("i", SampleTurn::beginning("i", 1).message(timer(1))).await;
+    assert_eq!(messages().await, 1, "the execution waits for its timer");
+    h.turn("i", SampleTurn::of("i", 1).continuing_as_new(2)).await;
+    assert_eq!(messages().await, 1, "the start of the successor, and no timer");
+    h.take_turn("i", SampleTurn::beginning("i", 2).message(timer(2))).await;
+    assert_eq!(messages().await, 1, "the timer of the successor");
+    h.turn("i", SampleTurn::of("i", 2).completing(2, "done")).await;
+    assert_eq!(messages().await, 0, "nothing waits for a timer any more");
+    h.pass(secs(61));
+    assert_eq!(messages().await, 2, "they are due: a fetch takes them out of the queue");
 }
 
 async fn only_direct_children_are_listed_by_id(h: CaseHarness) {

@@ -19,6 +19,16 @@ pub trait AdminLayer: Send + Sync + 'static {
         self.inner().list_executions(instance).await
     }
 
+    /// See [`ProviderAdmin::get_system_metrics`].
+    async fn get_system_metrics(&self) -> Result<SystemMetrics, ProviderError> {
+        self.inner().get_system_metrics().await
+    }
+
+    /// See [`ProviderAdmin::get_queue_depths`].
+    async fn get_queue_depths(&self) -> Result<QueueDepths, ProviderError> {
+        self.inner().get_queue_depths().await
+    }
+
     /// See [`ProviderAdmin::delete_instances_atomic`].
     async fn delete_instances_atomic(
         &self,
@@ -84,11 +94,11 @@ impl<L: AdminLayer> ProviderAdmin for LayeredAdmin<L> {
     }
 
     async fn get_system_metrics(&self) -> Result<SystemMetrics, ProviderError> {
-        self.0.inner().get_system_metrics().await
+        self.0.get_system_metrics().await
     }
 
     async fn get_queue_depths(&self) -> Result<QueueDepths, ProviderError> {
-        self.0.inner().get_queue_depths().await
+        self.0.get_queue_depths().await
     }
 
     async fn list_children(&self, instance_id: &str) -> Result<Vec<String>, ProviderError> {

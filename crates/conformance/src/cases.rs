@@ -2,10 +2,13 @@
 
 /// Lists the cases of one verb, and exports the macro that makes tests of them.
 ///
-/// The cases themselves are private functions: one that is not listed is dead code, and the compiler says so. The `$`
+/// They are run by [`run`](crate::run), unless another function is named. The cases themselves are private functions: one that is not listed is dead code, and the compiler says so. The `$`
 /// in front is for the macro inside, which cannot write its own.
 macro_rules! cases {
     ($dollar:tt $verb:ident as $exported:ident: $($case:ident),* $(,)?) => {
+        cases! { $dollar $verb as $exported, by run: $($case),* }
+    };
+    ($dollar:tt $verb:ident as $exported:ident, by $run:ident: $($case:ident),* $(,)?) => {
         #[doc(hidden)]
         pub mod listed {
             $(
@@ -25,7 +28,7 @@ macro_rules! cases {
                     $(
                         #[test]
                         fn $case() {
-                            $crate::run($dollar factory, $crate::$verb::listed::$case);
+                            $crate::$run($dollar factory, $crate::$verb::listed::$case);
                         }
                     )*
                 }

@@ -1,6 +1,7 @@
 //! Any future may be dropped at any await: the store is then as before the call or as after it.
 
 use std::pin::Pin;
+use std::time::Duration;
 
 use everturn_provider::ProviderError;
 use everturn_provider::store::{TurnFetch, WorkFetch};
@@ -17,6 +18,7 @@ cases! { $ dropped_futures as dropped_futures_cases:
     a_turn_assigned_to_a_dropped_fetch_returns_to_the_queue,
     work_assigned_to_a_dropped_fetch_returns_to_the_queue,
     a_session_claimed_for_a_dropped_fetch_is_free_again,
+    a_session_that_its_owner_held_before_a_dropped_fetch_stays_with_it,
     a_turn_fetch_dropped_at_any_await_takes_nothing,
     a_work_fetch_dropped_at_any_await_takes_nothing,
     a_dropped_commit_happened_whole_or_not_at_all,
@@ -93,6 +95,25 @@ async fn a_session_claimed_for_a_dropped_fetch_is_free_again(h: CaseHarness) {
     drop(fetch);
     let work = h.fetch_one_work(&b).await.unwrap().expect("the claim was undone");
     assert_eq!((work.item, work.attempt_count), (activity_in_session("i", 1, "s"), 1));
+}
+
+async fn a_session_that_its_owner_held_before_a_dropped_fetch_stays_with_it(h: CaseHarness) {
+    if !h.factory().fetch_waits() {
+        return;
+    }
+    let fetch_as = |owner: &str, wait| WorkFetch::new(LOCK, wait).with_session(session(owner, secs(600)));
+    let (a, b) = (fetch_as("a", secs(40)), fetch_as("b", Duration::ZERO));
+    h.queue(activity_in_session("i", 1, "s")).await;
+    let held = h.fetch_one_work(&a).await.unwrap().expect("the session is free");
+    h.end_work(&held.lock_token, None).await.unwrap();
+    let mut fetch: PendingCall<'_, _> = Box::pin(h.fetch_one_work(&a));
+    keeps_waiting(&mut fetch).await;
+    h.queue(activity_in_session("i", 2, "s")).await;
+    drop(fetch);
+    h.settle().await;
+    assert!(h.fetch_one_work(&b).await.unwrap().is_none(), "the lease is from before the dropped fetch");
+    let work = h.fetch_one_work(&a).await.unwrap().expect("the activity came back to its owner");
+    assert_eq!((work.activity_id(), work.attempt_count), (2, 1));
 }
 
 async fn a_turn_fetch_dropped_at_any_await_takes_nothing(h: CaseHarness) {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use everturn_provider::{ManualClock, Provider};
+use everturn_provider::{Clock, ManualClock, Provider};
 
 /// What of a worker-queue row is damaged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,6 +22,12 @@ pub trait ProviderFactory: Send + Sync {
 
     /// Opens the store for the first time: it is empty.
     async fn open(&self) -> Arc<dyn Provider>;
+
+    /// Opens an empty store that goes by this clock, which follows tokio's time. The store must do everything on the calling
+    /// thread: time is paused, so that it moves only while every task waits. `None` if the store needs other threads.
+    async fn open_on_tokio_time(&self, _clock: Arc<dyn Clock>) -> Option<Arc<dyn Provider>> {
+        None
+    }
 
     /// Closes the provider and opens its store again; `None` if the store does not outlive its provider.
     async fn reopen(&self, _provider: Arc<dyn Provider>) -> Option<Arc<dyn Provider>> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use everturn_provider::store::Feature;
-use everturn_provider::{ManualClock, Provider, ProviderError, store_of};
+use everturn_provider::{Clock, ManualClock, Provider, ProviderError, store_of};
 
 use crate::factory::{ProviderFactory, WorkerRowDamage};
 use crate::items;
@@ -36,6 +36,15 @@ impl CaseHarness {
     pub(crate) async fn open(factory: Box<dyn ProviderFactory>) -> Self {
         let provider = factory.open().await;
         Self::of(factory, provider)
+    }
+
+    /// A provider whose only clock is this one, which is tokio's; `None` if the factory opens none.
+    pub(crate) async fn open_on_tokio_time(
+        factory: Box<dyn ProviderFactory>,
+        clock: Arc<dyn Clock>,
+    ) -> Option<Self> {
+        let provider = factory.open_on_tokio_time(clock).await?;
+        Some(Self::of(factory, provider))
     }
 
     fn of(factory: Box<dyn ProviderFactory>, provider: Arc<dyn Provider>) -> Self {
@@ -79,6 +88,12 @@ impl CaseHarness {
     /// Lets time pass.
     pub(crate) fn pass(&self, time: Duration) {
         self.clock.advance(time);
+    }
+
+    /// Sets the wall clock back, as an administrator would.
+    pub(crate) fn set_clock_back(&self, by: Duration) {
+        let by_ms = u64::try_from(by.as_millis()).expect("a short time");
+        self.clock.set_wall_ms(self.clock.wall_ms() - by_ms);
     }
 
     pub(crate) async fn damage_event(&self, instance: &str, execution_id: u64, event_id: u64) {

@@ -57,7 +57,8 @@
 //! of the store.
 //!
 //! Time is a [`ManualClock`](everturn_provider::ManualClock) that the factory passes to its provider: locks expire and
-//! delays end because a case moves the clock. No case sleeps.
+//! delays end because a case moves the clock. No case sleeps. Only [`turn_wake_ups`] and [`work_wake_ups`]
+//! go by tokio's time, which they pause.
 #![forbid(unsafe_code)]
 #![allow(
     clippy::unwrap_used,
@@ -65,6 +66,10 @@
     clippy::indexing_slicing,
     reason = "a case reports by panicking, like every test"
 )]
+
+// Failed comparisons say what was expected of which expression.
+#[macro_use]
+extern crate everturn_proof;
 
 #[macro_use]
 mod cases;
@@ -74,6 +79,7 @@ mod factory;
 mod harness;
 mod image;
 mod items;
+mod paused_time;
 mod plain_provider;
 mod sample_turn;
 mod store_handle;
@@ -81,6 +87,7 @@ mod waiting;
 
 pub mod abandon_turn;
 pub mod admin;
+pub mod arrival_order;
 pub mod as_store;
 pub mod capability_filter;
 pub mod commit_turn;
@@ -96,7 +103,9 @@ pub mod fetch_work;
 pub mod kv_executions;
 pub mod locks;
 pub mod long_poll;
+pub mod missing_handlers;
 pub mod model;
+pub mod notes;
 pub mod plain_verbs;
 pub mod poison;
 pub mod prune;
@@ -110,15 +119,18 @@ pub mod read_status;
 pub mod renew;
 pub mod restart;
 pub mod session_leases;
+pub mod session_places;
 pub mod sessions;
 pub mod settle_work;
 pub mod submit;
 pub mod sweep;
 pub mod tags;
 pub mod tokens;
+pub mod turn_wake_ups;
 pub mod unknown_instance;
 pub mod warm;
 pub mod watch;
+pub mod work_wake_ups;
 
 pub use admin_layer::{AdminLayer, LayeredAdmin};
 pub use factory::{ProviderFactory, WorkerRowDamage};
@@ -126,10 +138,14 @@ pub use harness::CaseHarness;
 pub use plain_provider::PlainProvider;
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Longer than any case needs, even on a busy machine: a case that takes longer hangs.
 const CASE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Longer than any case waits in paused time, where waiting takes no time.
+const PAUSED_CASE_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Makes one test of every case of the contract, on the providers of the given [`ProviderFactory`].
 ///
@@ -139,6 +155,7 @@ macro_rules! provider_tests {
     ($factory:expr) => {
         $crate::abandon_turn_cases!($factory);
         $crate::admin_cases!($factory);
+        $crate::arrival_order_cases!($factory);
         $crate::as_store_cases!($factory);
         $crate::capability_filter_cases!($factory);
         $crate::commit_turn_cases!($factory);
@@ -154,6 +171,8 @@ macro_rules! provider_tests {
         $crate::kv_executions_cases!($factory);
         $crate::locks_cases!($factory);
         $crate::long_poll_cases!($factory);
+        $crate::missing_handlers_cases!($factory);
+        $crate::notes_cases!($factory);
         $crate::plain_verbs_cases!($factory);
         $crate::poison_cases!($factory);
         $crate::prune_cases!($factory);
@@ -167,15 +186,18 @@ macro_rules! provider_tests {
         $crate::renew_cases!($factory);
         $crate::restart_cases!($factory);
         $crate::session_leases_cases!($factory);
+        $crate::session_places_cases!($factory);
         $crate::sessions_cases!($factory);
         $crate::settle_work_cases!($factory);
         $crate::submit_cases!($factory);
         $crate::sweep_cases!($factory);
         $crate::tags_cases!($factory);
         $crate::tokens_cases!($factory);
+        $crate::turn_wake_ups_cases!($factory);
         $crate::unknown_instance_cases!($factory);
         $crate::warm_cases!($factory);
         $crate::watch_cases!($factory);
+        $crate::work_wake_ups_cases!($factory);
     };
 }
 
@@ -195,5 +217,21 @@ fn run_boxed(factory: Box<dyn ProviderFactory>, case: fn(CaseHarness) -> CaseFut
     runtime.expect("a tokio runtime").block_on(async {
         let harness = CaseHarness::open(factory).await;
         tokio::time::timeout(CASE_TIMEOUT, case(harness)).await.expect("the case ends");
+    });
+}
+
+/// Runs one case in paused time, on a store that goes by it; does nothing if the factory opens no such store.
+#[doc(hidden)]
+pub fn run_in_paused_time(factory: impl ProviderFactory + 'static, case: fn(CaseHarness) -> CaseFuture) {
+    run_boxed_in_paused_time(Box::new(factory), case);
+}
+
+fn run_boxed_in_paused_time(factory: Box<dyn ProviderFactory>, case: fn(CaseHarness) -> CaseFuture) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
+    runtime.expect("a tokio runtime").block_on(async {
+        let clock = Arc::new(paused_time::PausedTime::begin());
+        if let Some(harness) = CaseHarness::open_on_tokio_time(factory, clock).await {
+            tokio::time::timeout(PAUSED_CASE_TIMEOUT, case(harness)).await.expect("the case ends");
+        }
     });
 }

@@ -7,8 +7,7 @@ use std::time::Duration;
 use everturn_core::{Event, WorkItem};
 use everturn_provider::store::{
     CustomStatus, ExecutionRead, FetchedTurn, FetchedWork, LockKind, LockRenewal, NewMessage, RawWrites,
-    Receipt, Renewal, SessionRenewal, Settlement, Store, Submission, Sweep, TurnAbandon, TurnFetch,
-    WorkFetch,
+    Renewal, SessionRenewal, Settlement, Store, Submission, Sweep, TurnAbandon, TurnFetch, WorkFetch,
 };
 use everturn_provider::{
     DispatcherCapabilityFilter, ProviderAdmin, ProviderError, SessionFetchConfig, TagFilter,
@@ -56,7 +55,7 @@ impl StoreHandle {
     /// Submits one message.
     pub(crate) async fn enqueue(&self, item: WorkItem, delay: Option<Duration>) -> Result<(), ProviderError> {
         let receipts = self.submit(&Submission::of(NewMessage::delayed(item, delay))).await?;
-        assert_eq!(receipts, [Receipt::Queued], "one receipt per message");
+        assert_eq!(receipts.len(), 1, "one receipt per message: {receipts:?}");
         Ok(())
     }
 

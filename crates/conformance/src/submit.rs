@@ -1,7 +1,7 @@
 //! `submit` puts what clients send into the orchestrator queue.
 
 use everturn_core::WorkItem;
-use everturn_provider::store::{NewMessage, Receipt, Submission};
+use everturn_provider::store::{Feature, NewMessage, Receipt, Submission};
 
 use crate::harness::{CaseHarness, expect_permanent_error, secs};
 use crate::image::image;
@@ -23,6 +23,10 @@ cases! { $ submit as submit_cases:
     one_refused_message_refuses_the_whole_submission,
     messages_of_one_submission_have_their_own_delays,
     an_empty_submission_changes_nothing,
+    the_first_start_of_an_id_creates_it_and_later_ones_find_it_existing,
+    a_start_after_a_deletion_creates_the_instance_again,
+    messages_before_the_start_do_not_take_its_id,
+    every_message_of_a_submission_has_its_own_receipt,
 }
 
 async fn a_message_is_visible_at_once(h: CaseHarness) {
@@ -81,7 +85,7 @@ async fn every_kind_of_message_arrives_as_it_was_sent(h: CaseHarness) {
         start_child("i", "parent"),
         activity_completed("i", 2),
         activity_failed("i", 3),
-        timer("i", 4, 5),
+        timer("i", 4, h.now_ms()),
         signal("i", "a"),
         child_completed("i"),
         child_failed("i"),
@@ -115,7 +119,7 @@ async fn submit_all(h: &CaseHarness, messages: Vec<NewMessage>) -> bool {
     let count = messages.len();
     match h.submit(&Submission::of_all(messages)).await {
         Ok(receipts) => {
-            assert_eq!(receipts, vec![Receipt::Queued; count], "one receipt per message");
+            assert_eq!(receipts.len(), count, "one receipt per message: {receipts:?}");
             true
         }
         Err(error) => {
@@ -169,4 +173,60 @@ async fn an_empty_submission_changes_nothing(h: CaseHarness) {
     let before = image(&h, &[]).await;
     submit_all(&h, Vec::new()).await;
     assert_eq!(image(&h, &[]).await, before);
+}
+
+/// The receipt of one message.
+async fn receipt(h: &CaseHarness, item: WorkItem) -> Receipt {
+    let receipts = h.submit(&Submission::of(item)).await.unwrap();
+    assert_eq!(receipts.len(), 1, "one receipt per message: {receipts:?}");
+    receipts[0]
+}
+
+/// The receipts that starts get from this store: for one that creates its instance, and for one whose id is taken.
+fn start_receipts(h: &CaseHarness) -> (Receipt, Receipt) {
+    if h.supports(Feature::StartReceipts) {
+        (Receipt::Created, Receipt::Existing)
+    } else {
+        (Receipt::Queued, Receipt::Queued)
+    }
+}
+
+async fn the_first_start_of_an_id_creates_it_and_later_ones_find_it_existing(h: CaseHarness) {
+    let (created, existing) = start_receipts(&h);
+    assert_eq!(receipt(&h, start("i")).await, created, "no instance has this id");
+    assert_eq!(receipt(&h, start("i")).await, existing, "a start of this id is queued");
+    let fetched = h.fetched_turn().await;
+    assert_eq!(receipt(&h, start("i")).await, existing, "the start is fetched and not committed");
+    SampleTurn::beginning("i", 1).commit(&h, &fetched.lock_token).await.unwrap();
+    assert_eq!(receipt(&h, start("i")).await, existing, "the instance runs");
+    let fetched = h.fetched_turn().await;
+    SampleTurn::of("i", 1).completing(2, "done").commit(&h, &fetched.lock_token).await.unwrap();
+    assert_eq!(receipt(&h, start("i")).await, existing, "the instance has ended");
+    assert_eq!(receipt(&h, start("j")).await, created, "another id");
+    h.send_later(start("late"), secs(60)).await;
+    assert_eq!(receipt(&h, start("late")).await, existing, "a start of this id is queued, not yet visible");
+}
+
+async fn a_start_after_a_deletion_creates_the_instance_again(h: CaseHarness) {
+    let (created, _) = start_receipts(&h);
+    h.create("i").await;
+    h.admin().delete_instance("i", true).await.unwrap();
+    assert_eq!(receipt(&h, start("i")).await, created);
+}
+
+async fn messages_before_the_start_do_not_take_its_id(h: CaseHarness) {
+    let (created, existing) = start_receipts(&h);
+    assert_eq!(receipt(&h, signal("i", "early")).await, Receipt::Queued);
+    assert_eq!(receipt(&h, start("i")).await, created);
+    assert_eq!(receipt(&h, signal("i", "late")).await, Receipt::Queued);
+    assert_eq!(receipt(&h, start("i")).await, existing);
+}
+
+async fn every_message_of_a_submission_has_its_own_receipt(h: CaseHarness) {
+    let (created, existing) = start_receipts(&h);
+    let messages = [start("a"), signal("a", "go"), start("a"), start("b")].map(NewMessage::from);
+    match h.submit(&Submission::of_all(messages.into())).await {
+        Ok(receipts) => assert_eq!(receipts, [created, Receipt::Queued, existing, created]),
+        Err(error) => assert!(error.is_unsupported(), "{error:?}"),
+    }
 }

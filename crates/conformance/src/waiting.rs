@@ -7,6 +7,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 /// How long a future must stay pending to count as waiting.
 const A_MOMENT: Duration = Duration::from_millis(50);
@@ -18,6 +19,35 @@ where
 {
     let ended = tokio::time::timeout(A_MOMENT, future).await.is_ok();
     assert!(!ended, "there was nothing to return for");
+}
+
+/// Shorter than the second after which a store may look at everything again.
+pub(crate) const SHORT: Duration = Duration::from_millis(345);
+/// How much later than it is due a wake-up may come, in paused time: timers count whole milliseconds.
+const LATE_MAX: Duration = Duration::from_millis(2);
+
+/// What a parked fetch returns after `call` has made work for it. No time may pass: no look that is taken from time to time
+/// may be what finds the work.
+pub(crate) async fn woken_at_once<T>(fetch: impl Future<Output = T>, call: impl Future<Output = ()>) -> T {
+    woken_after(Duration::ZERO, fetch, call).await
+}
+
+/// The same for work that becomes ready so long after `call`.
+pub(crate) async fn woken_after<T>(
+    due: Duration,
+    fetch: impl Future<Output = T>,
+    call: impl Future<Output = ()>,
+) -> T {
+    let began = Instant::now();
+    call.await;
+    let fetched = fetch.await;
+    let took = began.elapsed();
+    let latest = if due.is_zero() { due } else { due + LATE_MAX };
+    assert!(
+        (due..=latest).contains(&took),
+        "the call should have woken the parked fetch after {due:?}, but it ended after {took:?}"
+    );
+    fetched
 }
 
 /// Polls a future once.

@@ -57,7 +57,8 @@ pub enum ErrorDetails {
         max_attempts: u32,
         /// The kind of message.
         message_type: PoisonMessageType,
-        /// The message itself as JSON, or the deserialisation error.
+        /// The message itself as JSON, or the deserialisation error. A line before the JSON says why the message was not
+        /// handled, if that is known.
         message: String,
     },
 }
@@ -209,8 +210,8 @@ impl ErrorDetails {
                 AppErrorKind::Panicked => format!("orchestration panicked: {message}"),
                 AppErrorKind::ActivityFailed | AppErrorKind::OrchestrationFailed => message.clone(),
             },
-            Self::Poison { attempt_count, max_attempts, message_type, .. } => {
-                poison_message(*attempt_count, *max_attempts, message_type)
+            Self::Poison { attempt_count, max_attempts, message_type, message } => {
+                poison_message(*attempt_count, *max_attempts, message_type, message)
             }
         }
     }
@@ -225,13 +226,17 @@ fn cut(text: &mut String, bytes_max: usize) {
     }
 }
 
-fn poison_message(attempts: u32, max: u32, what: &PoisonMessageType) -> String {
+fn poison_message(attempts: u32, max: u32, what: &PoisonMessageType, message: &str) -> String {
+    // Compact JSON has no line breaks.
+    let reason = message.split_once('\n').map(|(reason, _json)| format!(": {reason}")).unwrap_or_default();
     match what {
         PoisonMessageType::Orchestration { instance, .. } => {
-            format!("poison: orchestration {instance} exceeded {attempts} attempts (max {max})")
+            format!("poison: orchestration {instance} exceeded {attempts} attempts (max {max}){reason}")
         }
         PoisonMessageType::Activity { activity_name, activity_id, .. } => {
-            format!("poison: activity {activity_name}#{activity_id} exceeded {attempts} attempts (max {max})")
+            format!(
+                "poison: activity {activity_name}#{activity_id} exceeded {attempts} attempts (max {max}){reason}"
+            )
         }
         PoisonMessageType::FailedDeserialization { instance, error, .. } => format!(
             "poison: orchestration {instance} history deserialization failed after {attempts} attempts (max {max}): {error}"

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::panic::Location;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, RawWakerVTable, Waker};
 
 use crate::action::Action;
 use crate::replay_state::{FutureResult, ReplayState, ResultSlot, SharedState};
@@ -39,7 +39,8 @@ pub enum ScheduleKind {
 /// A future whose result is recorded: after a crash it yields the same value again, without repeating the work.
 ///
 /// The work is scheduled when the future is made, not when it is first polled. Dropping the future before it returned
-/// cancels the work.
+/// cancels the work. When it becomes ready it wakes its task, in the order of the events, so that every combinator of the
+/// `futures` crate that does not choose at random works in orchestrations.
 ///
 /// ```
 /// use everturn_core::{DurableFuture, OrchestrationContext};
@@ -62,9 +63,9 @@ pub struct DurableFuture<T> {
 type Decode<T> = Box<dyn FnOnce(FutureResult) -> T + Send>;
 
 enum ResultSource {
-    /// The engine puts the result into a slot.
-    Slot(PendingAction, Arc<ResultSlot>),
-    /// The result is read from a queue.
+    /// The engine puts the result into the slot.
+    Slot(PendingAction),
+    /// The engine makes the slot ready when the queue has a message for this read.
     Queue(PendingAction),
     /// The result was known when the future was made.
     Known(Option<FutureResult>),
@@ -76,14 +77,87 @@ enum ResultSource {
 struct PendingAction {
     shared: Arc<SharedState>,
     token: u64,
+    slot: Arc<ResultSlot>,
+    /// The waker that the slot keeps.
+    kept_waker: WakerIdentity,
     finished: bool,
+}
+
+impl PendingAction {
+    /// Emits an action. `None` if no call has an effect now.
+    fn emit(
+        shared: &Arc<SharedState>,
+        location: &'static Location<'static>,
+        action: impl FnOnce(&mut ReplayState) -> Action,
+    ) -> Option<Self> {
+        let slot = Arc::new(ResultSlot::default());
+        let token = shared.emit(location, Some(&slot), action)?;
+        Some(Self {
+            shared: Arc::clone(shared),
+            token,
+            slot,
+            kept_waker: WakerIdentity::NONE,
+            finished: false,
+        })
+    }
+
+    /// Whether the engine has made the future ready. If it has not, it wakes the task of `cx` when it does.
+    fn is_ready(&mut self, cx: &Context<'_>) -> bool {
+        if self.slot.is_ready() {
+            return true;
+        }
+        let waker = cx.waker();
+        let identity = WakerIdentity::of(waker);
+        if self.kept_waker.data == identity.data && self.kept_waker.vtable == identity.vtable {
+            return false;
+        }
+        let kept = self.slot.keep_waker(waker.clone(), &self.shared.detached);
+        self.kept_waker = if kept { identity } else { WakerIdentity::NONE };
+        self.slot.is_ready()
+    }
+
+    fn poll_result(&mut self, cx: &Context<'_>) -> Option<FutureResult> {
+        if !self.is_ready(cx) {
+            return None;
+        }
+        let result = self.shared.take_result(self.token, &self.slot)?;
+        self.finished = true;
+        Some(result)
+    }
+
+    fn poll_message(&mut self, cx: &Context<'_>) -> Option<FutureResult> {
+        if !self.is_ready(cx) {
+            return None;
+        }
+        let message = self.shared.take_message(self.token)?;
+        self.finished = true;
+        Some(FutureResult::Value(message))
+    }
 }
 
 impl Drop for PendingAction {
     fn drop(&mut self) {
         if !self.finished {
-            self.shared.future_dropped(self.token);
+            self.shared.future_dropped(self.token, &self.slot);
         }
+    }
+}
+
+/// Tells wakers apart as [`Waker::will_wake`] does, without keeping one. Valid while a clone of the waker is kept: no
+/// other waker has its address until then.
+struct WakerIdentity {
+    data: usize,
+    vtable: usize,
+}
+
+impl WakerIdentity {
+    /// No waker: none has a table at address 0.
+    const NONE: Self = Self { data: 0, vtable: 0 };
+
+    #[inline]
+    fn of(waker: &Waker) -> Self {
+        let vtable: *const RawWakerVTable = waker.vtable();
+        Self { data: waker.data() as usize, vtable: vtable as usize }
     }
 }
 
@@ -96,13 +170,12 @@ impl<T: Send + 'static> DurableFuture<T> {
         action: impl FnOnce(&mut ReplayState) -> Action,
         decode: impl FnOnce(FutureResult) -> T + Send + 'static,
     ) -> Self {
-        let slot = Arc::new(ResultSlot::default());
-        let source = match shared.emit(location, Some(&slot), action) {
-            Some(token) => {
+        let source = match PendingAction::emit(shared, location, action) {
+            Some(pending) => {
                 if let ScheduleKind::SubOrchestration { token: call } = &mut kind {
-                    *call = token;
+                    *call = pending.token;
                 }
-                ResultSource::Slot(PendingAction { shared: Arc::clone(shared), token, finished: false }, slot)
+                ResultSource::Slot(pending)
             }
             None => ResultSource::Never,
         };
@@ -117,12 +190,8 @@ impl<T: Send + 'static> DurableFuture<T> {
         decode: impl FnOnce(FutureResult) -> T + Send + 'static,
     ) -> Self {
         let kind = ScheduleKind::QueueDequeue { event_name: name.clone() };
-        let source = match shared.emit(location, None, |_| Action::Dequeue { name }) {
-            Some(token) => {
-                ResultSource::Queue(PendingAction { shared: Arc::clone(shared), token, finished: false })
-            }
-            None => ResultSource::Never,
-        };
+        let pending = PendingAction::emit(shared, location, |_| Action::Dequeue { name });
+        let source = pending.map_or(ResultSource::Never, ResultSource::Queue);
         Self { kind, source, decode: Some(Box::new(decode)) }
     }
 
@@ -162,7 +231,7 @@ impl<T: Send + 'static> DurableFuture<T> {
             "with_tag() can only be called on activity futures, got {:?}",
             self.kind
         );
-        if let ResultSource::Slot(pending, _) = &self.source {
+        if let ResultSource::Slot(pending) = &self.source {
             assert!(
                 pending.shared.set_tag(pending.token, tag.into()),
                 "with_tag(): token {} not found in emitted_actions: set the tag before the orchestration waits",
@@ -176,17 +245,11 @@ impl<T: Send + 'static> DurableFuture<T> {
 impl<T> Future for DurableFuture<T> {
     type Output = T;
 
-    fn poll(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<T> {
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
         let this = self.get_mut();
         let result = match &mut this.source {
-            ResultSource::Slot(pending, slot) => slot.take().inspect(|_| {
-                pending.finished = true;
-                pending.shared.lock().bindings.remove(&pending.token);
-            }),
-            ResultSource::Queue(pending) => pending.shared.poll_dequeue(pending.token).map(|data| {
-                pending.finished = true;
-                FutureResult::Value(data)
-            }),
+            ResultSource::Slot(pending) => pending.poll_result(cx),
+            ResultSource::Queue(pending) => pending.poll_message(cx),
             ResultSource::Known(result) => result.take(),
             ResultSource::Never => None,
         };

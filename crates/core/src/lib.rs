@@ -59,6 +59,7 @@ mod handler;
 mod ids;
 mod kv;
 pub mod limits;
+mod names;
 mod replay_state;
 mod retry;
 mod stats;
@@ -78,6 +79,7 @@ pub use ids::{
     is_auto_generated_sub_orch_id, uses_reserved_marker,
 };
 pub use kv::KvEntry;
+pub use names::{check_instance_id, check_name};
 pub use retry::{BackoffStrategy, RetryPolicy};
 pub use stats::SystemStats;
 pub use status::{ExecutionStatus, OrchestrationStatus};

@@ -11,6 +11,10 @@ pub const MAX_WORKER_TAGS: usize = 5;
 /// Longest tag name in bytes: tags are labels, not payloads.
 pub const MAX_TAG_NAME_BYTES: usize = 256;
 
+/// Longest instance id or name in bytes: both are keys of indexes and parts of every log line. A generated child id may be
+/// longer by its suffix.
+pub const MAX_NAME_BYTES: usize = 1_024;
+
 /// Most keys an instance's key-value store may hold: the store is loaded with every cold turn.
 pub const MAX_KV_KEYS: usize = 150;
 
@@ -33,20 +37,38 @@ pub const MIN_FAILURE_TEXT_BYTES: usize = 1_024;
 /// Most instances one dispatcher slot holds locked at once: enough to fill a commit, few enough to be polled one by one.
 pub const MAX_TURNS_IN_HAND: usize = 16;
 
+/// Dispatcher slots fetch no turn while so many executions wait to be dropped: dropping one takes microseconds, so that more
+/// wait only if a destructor of the user's code blocks, and each of them still holds its payloads.
+pub const MAX_DEFERRED_DROPS: usize = 1_024;
+
 /// Most cancelled activities remembered for workers that have fetched an activity but not started it: workers start it
 /// within milliseconds.
-pub const MAX_UNMET_WITHDRAWALS: usize = 1_024;
+pub const MAX_EARLY_CANCELLATIONS: usize = 1_024;
+
+/// Most pieces of work of which a runtime remembers the attempts that an outage of the store cost them: as many as a runtime
+/// has under way, many times over.
+pub const MAX_UNCOUNTED_ATTEMPTS: usize = 4_096;
+
+/// Most messages one sweep dead-letters: other transactions wait behind it.
+pub const MAX_DEAD_LETTERS_PER_SWEEP: usize = 1_000;
+
+/// Most dead letters a store keeps, the newest: clients can send messages to any id, so there is no end to them.
+pub const MAX_DEAD_LETTERS: usize = 10_000;
 
 /// Shortest accepted lock timeout: with a shorter one, renewals come too late on a busy machine.
 pub const MIN_LOCK_TIMEOUT_MS: u64 = 200;
 
-/// The error text for a payload that is too large.
+/// The error text for a payload that is too large. `what` says which payload of which call.
 ///
 /// ```
-/// assert_eq!(everturn_core::limits::payload_too_large(9, 8), "Payload size (9 bytes) exceeds limit (8 bytes)");
+/// assert_eq!(
+///     everturn_core::limits::payload_too_large("input of activity Pack", 9, 8),
+///     "input of activity Pack: Payload size (9 bytes) exceeds limit (8 bytes); \
+///      see the provider option payload_bytes_max"
+/// );
 /// ```
-pub fn payload_too_large(bytes: usize, max: usize) -> String {
-    PayloadTooLarge { bytes, max }.to_string()
+pub fn payload_too_large(what: impl fmt::Display, bytes: usize, max: usize) -> String {
+    format!("{what}: {}", PayloadTooLarge { bytes, max })
 }
 
 /// A payload above the limit.
@@ -61,11 +83,11 @@ pub(crate) struct PayloadTooLarge {
 impl PayloadTooLarge {
     const BEFORE_BYTES: &str = "Payload size (";
     const BEFORE_MAX: &str = " bytes) exceeds limit (";
-    const AFTER_MAX: &str = " bytes)";
+    const AFTER_MAX: &str = " bytes); see the provider option payload_bytes_max";
 
     /// Reads the recorded text; `None` for any other text.
     pub(crate) fn from_recorded(text: &str) -> Option<Self> {
-        let sizes = text.strip_prefix(Self::BEFORE_BYTES)?.strip_suffix(Self::AFTER_MAX)?;
+        let (_what, sizes) = text.strip_suffix(Self::AFTER_MAX)?.rsplit_once(Self::BEFORE_BYTES)?;
         let (bytes, max) = sizes.split_once(Self::BEFORE_MAX)?;
         Some(Self { bytes: bytes.parse().ok()?, max: max.parse().ok()? })
     }
@@ -85,7 +107,9 @@ mod tests {
     #[test]
     fn recorded_text_is_read_back_and_no_other_text_is() {
         let written = PayloadTooLarge { bytes: 9, max: 8 };
-        assert_eq!(PayloadTooLarge::from_recorded(&written.to_string()), Some(written));
+        for what in ["input of activity Pack", "", "input of activity Payload size (7 bytes)"] {
+            assert_eq!(PayloadTooLarge::from_recorded(&payload_too_large(what, 9, 8)), Some(written));
+        }
         for other in
             ["", "Payload size (", "Payload size (9 bytes) exceeds limit", "Payload size of the parcel"]
         {

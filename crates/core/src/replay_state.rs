@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::panic::Location;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
 
 use crate::KvEntry;
 use crate::action::{Action, EmittedAction};
@@ -14,40 +15,22 @@ use crate::limits::MAX_DECISIONS_PER_TURN;
 use crate::turn::{Cancellable, ExecutionIdentity};
 
 mod queues;
+mod result_slot;
 mod signal_waits;
 
 use queues::Queues;
+use result_slot::drop_wakers;
+pub(crate) use result_slot::{FutureResult, ResultSlot, Wakeup};
 use signal_waits::SignalWaits;
+
+/// Of the payloads that the code was given, this part is taken to be forgotten with each further one.
+const FORGOTTEN_PER_PAYLOAD: usize = 16;
 
 /// The replay state of one execution behind a lock; every context handle and every durable future holds it.
 pub(crate) struct SharedState {
     /// Set when the execution is dropped: from then on nothing the code does or drops has an effect.
     pub(crate) detached: AtomicBool,
     state: Mutex<ReplayState>,
-}
-
-/// The result that a durable future is given.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum FutureResult {
-    Value(String),
-    Failed(String),
-    Fired,
-}
-
-/// Holds the result of one future. The flag lets thousands of pending futures be polled without taking a lock.
-#[derive(Debug, Default)]
-pub(crate) struct ResultSlot {
-    ready: AtomicBool,
-    result: Mutex<Option<FutureResult>>,
-}
-
-impl ResultSlot {
-    pub(crate) fn take(&self) -> Option<FutureResult> {
-        if !self.ready.load(Ordering::Acquire) {
-            return None;
-        }
-        self.result.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
 }
 
 /// The schedule event that a future is bound to.
@@ -81,13 +64,15 @@ pub(crate) struct ReplayState {
     /// Recorded drops that the code has not repeated.
     pub(crate) unrepeated_drops: BTreeMap<Cancellable, BTreeSet<u64>>,
     next_token: u64,
-    /// Slots of the futures that are alive and have no result; queue reads are not among them.
+    /// Slots of the futures that are alive and not ready.
     slots: HashMap<u64, Arc<ResultSlot>>,
-    /// Queue reads whose action the engine has not recorded yet.
-    unbound_dequeues: BTreeSet<u64>,
     /// Futures dropped before the engine recorded their action.
     dropped_unbound: BTreeSet<u64>,
     signal_waits: SignalWaits,
+    /// Bytes of the results that lie in their slots.
+    untaken_bytes: usize,
+    /// Bytes of the payloads that the code was given, fading with each further one.
+    given_bytes: usize,
 }
 
 impl SharedState {
@@ -115,9 +100,10 @@ impl SharedState {
             unrepeated_drops: BTreeMap::new(),
             next_token: 1,
             slots: HashMap::new(),
-            unbound_dequeues: BTreeSet::new(),
             dropped_unbound: BTreeSet::new(),
             signal_waits: SignalWaits::default(),
+            untaken_bytes: 0,
+            given_bytes: 0,
         };
         Self { detached: AtomicBool::new(false), state: Mutex::new(state) }
     }
@@ -143,7 +129,14 @@ impl SharedState {
         None
     }
 
-    /// Emits an action for the engine and returns its token. The engine puts the result of the action into `slot`.
+    /// Cuts the code off: from now on nothing it does or drops has an effect, and no waker is kept.
+    pub(crate) fn detach(&self) {
+        self.detached.store(true, Ordering::SeqCst);
+        let wakers: Vec<Waker> = self.lock().slots.values().filter_map(|slot| slot.take_waker()).collect();
+        drop_wakers(wakers);
+    }
+
+    /// Emits an action for the engine and returns its token. The engine makes `slot` ready.
     ///
     /// `None` if no call has an effect now.
     pub(crate) fn emit(
@@ -169,9 +162,6 @@ impl SharedState {
         if let Some(slot) = slot {
             state.slots.insert(token, Arc::clone(slot));
         }
-        if matches!(action, Action::Dequeue { .. }) {
-            state.unbound_dequeues.insert(token);
-        }
         state.emitted.push(EmittedAction { token, action, location });
         Some(token)
     }
@@ -189,47 +179,79 @@ impl SharedState {
         }
     }
 
-    /// The next message of a queue read, if there is one for it.
-    pub(crate) fn poll_dequeue(&self, token: u64) -> Option<String> {
+    /// Takes the result out of the slot of a future.
+    pub(crate) fn take_result(&self, token: u64, slot: &ResultSlot) -> Option<FutureResult> {
+        let result = slot.take_result()?;
+        let mut state = self.lock();
+        state.bindings.remove(&token);
+        state.untaken_bytes -= result.payload_bytes();
+        state.give(result.payload_bytes());
+        Some(result)
+    }
+
+    /// Takes the message of a queue read.
+    pub(crate) fn take_message(&self, token: u64) -> Option<String> {
         let mut state = self.lock();
         let data = state.queues.read(token)?;
         state.bindings.remove(&token);
+        state.give(data.len());
         Some(data)
     }
 
     /// Takes note of a future that was dropped before it returned.
-    pub(crate) fn future_dropped(&self, token: u64) {
+    pub(crate) fn future_dropped(&self, token: u64, slot: &ResultSlot) {
+        drop_wakers(slot.take_waker());
         if self.detached.load(Ordering::SeqCst) {
             return;
         }
+        let untaken = slot.take_result();
         let mut state = self.lock();
+        state.untaken_bytes -= untaken.map_or(0, |result| result.payload_bytes());
+        state.slots.remove(&token);
         if !state.polling {
             return;
         }
-        state.slots.remove(&token);
+        let mut wakeup = Wakeup::default();
         match state.bindings.remove(&token) {
             Some(Binding { event_id, cancellable: Some(kind) }) => {
-                state.cancel_subscription(kind, event_id);
+                wakeup = state.cancel_subscription(kind, event_id);
                 state.note_drop(kind, event_id);
             }
             Some(Binding { cancellable: None, .. }) => {}
             None => {
-                state.unbound_dequeues.remove(&token);
                 state.dropped_unbound.insert(token);
             }
         }
+        drop(state);
+        // Within the poll: if this wakes the code itself, another poll is owed.
+        wakeup.wake();
     }
 }
 
 impl ReplayState {
     /// Whether a future is alive that waits for something durable.
     pub(crate) fn waits_on_something_durable(&self) -> bool {
-        !self.slots.is_empty() || !self.unbound_dequeues.is_empty() || self.queues.has_unsatisfied_reader()
+        !self.slots.is_empty()
+    }
+
+    /// Bytes of the payloads that are held: results and messages that were not taken, the key-value store and the custom
+    /// status; and of those that the code was given lately, because it may hold them.
+    pub(crate) fn held_bytes(&self) -> usize {
+        let kv: usize = self.kv.iter().map(|(key, entry)| key.len() + entry.value.len()).sum();
+        let status = self.custom_status.as_ref().map_or(0, String::len);
+        self.untaken_bytes + self.queues.unread_bytes() + kv + status + self.given_bytes
+    }
+
+    /// Takes note of a payload that the code takes.
+    fn give(&mut self, bytes: usize) {
+        self.given_bytes -= self.given_bytes.div_ceil(FORGOTTEN_PER_PAYLOAD);
+        self.given_bytes += bytes;
     }
 
     /// Binds the future of an action to its schedule event.
-    pub(crate) fn bind(&mut self, token: u64, event_id: u64, action: &Action) {
+    pub(crate) fn bind(&mut self, token: u64, event_id: u64, action: &Action) -> Wakeup {
         let dropped = self.dropped_unbound.remove(&token);
+        let mut wakeup = Wakeup::default();
         let cancellable = match action {
             Action::Activity { .. } => Some(Cancellable::Activity),
             Action::SubOrchestration { .. } => Some(Cancellable::SubOrchestration),
@@ -238,9 +260,8 @@ impl ReplayState {
                 Some(Cancellable::SignalWait)
             }
             Action::Dequeue { name } => {
-                self.unbound_dequeues.remove(&token);
-                if !dropped {
-                    self.queues.subscribe(name, event_id, token);
+                if !dropped && self.queues.subscribe(name, event_id, token) {
+                    wakeup = self.make_ready(token, None);
                 }
                 Some(Cancellable::QueueRead)
             }
@@ -250,7 +271,7 @@ impl ReplayState {
             | Action::SetKv { .. }
             | Action::ClearKv { .. }
             | Action::ClearAllKv
-            | Action::ContinueAsNew { .. } => return,
+            | Action::ContinueAsNew { .. } => return wakeup,
         };
         match cancellable {
             Some(kind) if dropped => self.note_drop(kind, event_id),
@@ -259,21 +280,33 @@ impl ReplayState {
                 self.bindings.insert(token, Binding { event_id, cancellable });
             }
         }
+        wakeup
     }
 
     /// Puts a result into the slot of its future; a future that was dropped has none.
-    pub(crate) fn deliver(&mut self, token: u64, result: FutureResult) {
-        if let Some(slot) = self.slots.remove(&token) {
-            *slot.result.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
-            slot.ready.store(true, Ordering::Release);
+    pub(crate) fn deliver(&mut self, token: u64, result: FutureResult) -> Wakeup {
+        self.make_ready(token, Some(result))
+    }
+
+    /// Delivers a signal to the oldest wait without one; `None` if there is none.
+    pub(crate) fn deliver_signal(&mut self, name: &str, data: &str) -> Option<Wakeup> {
+        let token = self.signal_waits.accept(name)?;
+        Some(self.deliver(token, FutureResult::Value(data.to_owned())))
+    }
+
+    /// Adds a message to a queue; a read may take it.
+    pub(crate) fn deliver_message(&mut self, name: &str, data: &str) -> Wakeup {
+        match self.queues.arrive(name, data) {
+            Some(token) => self.make_ready(token, None),
+            None => Wakeup::default(),
         }
     }
 
-    /// Delivers a signal to the oldest wait without one; `false` if there is none.
-    pub(crate) fn deliver_signal(&mut self, name: &str, data: &str) -> bool {
-        let Some(token) = self.signal_waits.accept(name) else { return false };
-        self.deliver(token, FutureResult::Value(data.to_owned()));
-        true
+    /// Makes a future ready if it is alive. A queue read has no result in its slot.
+    fn make_ready(&mut self, token: u64, result: Option<FutureResult>) -> Wakeup {
+        let Some(slot) = self.slots.remove(&token) else { return Wakeup::default() };
+        self.untaken_bytes += result.as_ref().map_or(0, FutureResult::payload_bytes);
+        Wakeup(slot.make_ready(result))
     }
 
     /// Whether a wait has its signal, or a queue read its message.
@@ -281,13 +314,22 @@ impl ReplayState {
         self.signal_waits.was_answered(event_id) || self.queues.was_answered(event_id)
     }
 
-    /// Removes a cancelled subscription: it receives no signal and no message.
-    pub(crate) fn cancel_subscription(&mut self, kind: Cancellable, event_id: u64) {
+    /// Removes a cancelled subscription: it receives no signal and no message. A message that a queue read had reserved
+    /// goes to the next read.
+    pub(crate) fn cancel_subscription(&mut self, kind: Cancellable, event_id: u64) -> Wakeup {
         match kind {
             Cancellable::SignalWait => self.signal_waits.cancel(event_id),
-            Cancellable::QueueRead => self.queues.cancel(event_id),
+            Cancellable::QueueRead => {
+                if let Some(token) = self.queues.token_of(event_id) {
+                    self.slots.remove(&token);
+                    if let Some(moved_up) = self.queues.cancel(token) {
+                        return self.make_ready(moved_up, None);
+                    }
+                }
+            }
             Cancellable::Activity | Cancellable::SubOrchestration => {}
         }
+        Wakeup::default()
     }
 
     /// Takes note of a recorded drop: the code has dropped that future already, or must do so before the turn ends.

@@ -85,8 +85,9 @@ pub use everturn_core::{
     AppErrorKind, BackoffStrategy, ConfigErrorKind, DurableFuture, Either2, Either3, ErrorDetails, Event,
     EventKind, INITIAL_EVENT_ID, INITIAL_EXECUTION_ID, OrchestrationContext, OrchestrationHandlerRef,
     PoisonMessageType, RetryPolicy, SUB_ORCH_AUTO_PREFIX, ScheduleKind, SemverRange, SystemStats,
-    build_child_instance_id, current_build_version, is_auto_generated_sub_orch_id,
+    build_child_instance_id, codec, current_build_version, is_auto_generated_sub_orch_id,
 };
+pub use providers::store::Receipt;
 pub use providers::{
     DeleteInstanceResult, DispatcherCapabilityFilter, ExecutionInfo, InstanceFilter, InstanceInfo,
     InstanceTree, ProviderAdmin, PruneOptions, PruneResult, QueueDepths, ScheduledActivityIdentifier,

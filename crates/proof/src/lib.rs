@@ -16,6 +16,7 @@
 //! would capture it.
 #![forbid(unsafe_code)]
 
+mod assert_eq;
 mod counts;
 mod failure;
 mod proof;
@@ -23,6 +24,8 @@ mod report;
 mod stress;
 mod watchdog;
 
+#[doc(hidden)]
+pub use assert_eq::difference;
 pub use counts::{Counts, FINISHED, INSTANCES};
 pub use failure::Failure;
 pub use proof::Proof;

@@ -67,7 +67,7 @@ pub struct SystemMetrics {
 /// How much work waits, not counting what is locked.
 #[derive(Debug, Clone, Default)]
 pub struct QueueDepths {
-    /// Messages for instances.
+    /// Messages for instances. A timer counts, but not if it is not due and its execution has ended.
     pub orchestrator_queue: usize,
     /// Activities to run.
     pub worker_queue: usize,
@@ -229,12 +229,16 @@ pub trait ProviderAdmin: Any + Send + Sync {
     }
 
     /// Removes the ended roots that match, with their descendants; running ones and children are passed over.
+    ///
+    /// Each root goes with all its descendants, or not at all. Not all of them go together: after an error, or if the future
+    /// is dropped, some may be gone.
     async fn delete_instance_bulk(
         &self,
         filter: InstanceFilter,
     ) -> Result<DeleteInstanceResult, ProviderError>;
 
-    /// Removes old executions of an instance; the current one and running ones stay.
+    /// Removes old executions of an instance; the current one and running ones stay. Many executions need not go together:
+    /// after an error, or if the future is dropped, some may be gone.
     async fn prune_executions(
         &self,
         instance_id: &str,

@@ -11,8 +11,9 @@ use crate::management::ProviderAdmin;
 use crate::provider::Provider;
 use crate::store::{
     CustomStatus, ExecutionRead, FetchedTurn, FetchedWork, LockKind, LockRenewal, NewMessage,
-    OrchestrationName, RawWrites, Receipt, Renewal, Renewed, Settlement, SettlementKind, Store, StoreLimits,
-    StoredExecution, Submission, Sweep, Swept, TurnAbandon, TurnCommit, TurnFetch, WorkFetch,
+    OrchestrationName, RawWrites, Receipt, Renewal, Renewed, Settlement, SettlementKind, Store,
+    StoreIdentity, StoreLimits, StoredExecution, Submission, Sweep, Swept, TurnAbandon, TurnCommit,
+    TurnFetch, WorkFetch,
 };
 
 /// The store of a provider: its own, or the plain verbs behind an adapter.
@@ -42,6 +43,11 @@ impl Store for PlainStore {
 
     fn version(&self) -> &str {
         self.provider.version()
+    }
+
+    /// The place of the provider in memory: no other provider can be there while this one lives.
+    fn identity(&self) -> Option<StoreIdentity> {
+        Some(StoreIdentity::named(format!("provider at {:p}", Arc::as_ptr(&self.provider))))
     }
 
     fn limits(&self) -> StoreLimits {
@@ -90,7 +96,8 @@ impl Store for PlainStore {
     }
 
     async fn abandon_turn(&self, abandon: &TurnAbandon) -> Result<(), ProviderError> {
-        let TurnAbandon { lock_token, delay, ignore_attempt } = abandon;
+        // The plain contract knows no handlers: the delay is for all callers.
+        let TurnAbandon { lock_token, delay, ignore_attempt, missing_handler: _ } = abandon;
         self.provider.abandon_orchestration_item(lock_token, *delay, *ignore_attempt).await
     }
 
@@ -112,7 +119,7 @@ impl Store for PlainStore {
                 let completion = completion.as_ref().map(|message| message.item.clone());
                 self.provider.ack_work_item(token, completion).await
             }
-            SettlementKind::Abandon { delay, ignore_attempt } => {
+            SettlementKind::Abandon { delay, ignore_attempt, missing_handler: _ } => {
                 self.provider.abandon_work_item(token, *delay, *ignore_attempt).await
             }
         }
@@ -141,7 +148,7 @@ impl Store for PlainStore {
     }
 
     async fn submit(&self, submission: &Submission) -> Result<Vec<Receipt>, ProviderError> {
-        let [NewMessage { item, delay }] = submission.messages.as_slice() else {
+        let [NewMessage { item, delay, notes: _ }] = submission.messages.as_slice() else {
             return Err(ProviderError::unsupported(
                 "submit",
                 format!("{} takes one message at a time", self.provider.name()),

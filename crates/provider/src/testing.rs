@@ -159,10 +159,12 @@ impl Tables {
             hidden_activities.extend(self.worker_queue.remove(row_id).map(|row| (*row_id, row)));
         }
         let found = fetch(self);
-        let would_find = hidden_activities.values().any(|row| row.is_free(now))
-            || hidden_messages
-                .values()
-                .any(|row| row.is_visible(now) && !self.is_instance_locked(&row.instance, now));
+        let would_find = hidden_activities.values().any(|row| row.is_free(now, None))
+            || hidden_messages.values().any(|row| {
+                row.is_visible(now)
+                    && !self.is_instance_locked(&row.instance, now)
+                    && !self.is_delayed(&row.instance, now, None)
+            });
         self.orchestrator_queue.append(&mut hidden_messages);
         self.worker_queue.append(&mut hidden_activities);
         (found, would_find)
@@ -223,10 +225,10 @@ impl Tables {
     /// session that had no owner before. Does nothing if the row has another lock by now.
     pub fn undo_fetch(&mut self, token: &str, before: Option<&SessionsBefore>) {
         if let Some(instance) = self.instance_of(token) {
-            self.release_instance(&instance, token, VISIBLE, true);
+            self.release_instance(&instance, token, None, true);
         }
         let Some(row_id) = self.activity_of(token) else { return };
-        self.release_activity(row_id, VISIBLE, true);
+        self.release_activity(row_id, None, true);
         let session_id = self.worker_queue.get(&row_id).and_then(|row| row.session_id.clone());
         if let (Some(session_id), Some(before)) = (session_id, before) {
             self.undo_claim(&session_id, before);

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use tokio::sync::watch;
+use tokio::sync::watch::error::RecvError;
+use tokio::time::error::Elapsed;
 
 /// First wait of a watch that polls.
 const POLL_MIN: Duration = Duration::from_millis(5);
 /// Longest wait of a watch that polls.
 const POLL_MAX: Duration = Duration::from_millis(100);
-/// A woken watch still looks this often: the wake-up of another process may come late.
-const SAFETY_POLL: Duration = Duration::from_secs(1);
 
 /// Waits for the next change of an instance. Made before the state is read, so that no change falls in between.
 ///
@@ -19,7 +19,9 @@ const SAFETY_POLL: Duration = Duration::from_secs(1);
 ///
 /// let mut watch = store.watch("order-42");
 /// while !store.read_status("order-42").await?.is_terminal() {
-///     watch.changed(Duration::from_secs(1)).await;
+///     while !watch.changed(Duration::from_secs(1)).await {
+///         println!("still the same");
+///     }
 /// }
 /// # Ok(())
 /// # }
@@ -39,38 +41,53 @@ impl InstanceWatch {
         Self(Source::Polling { next: POLL_MIN })
     }
 
-    /// A watch that ends when the provider changes the value: after each commit that clients can see.
+    /// A watch that fires when the provider changes the value. The provider does so after each commit that clients can see,
+    /// whichever process made it, and drops the sender when it can no longer tell: then the watch polls.
     pub fn woken(changes: watch::Receiver<u64>) -> Self {
         Self(Source::Woken(changes))
     }
 
-    /// Returns when the instance may have changed since the last call (or since the watch was made), or after
-    /// `at_most`. Look again either way.
-    pub async fn changed(&mut self, at_most: Duration) {
-        if let Source::Polling { next } = &mut self.0 {
-            let wait = (*next).min(at_most);
-            *next = next.saturating_mul(2).min(POLL_MAX);
-            tokio::time::sleep(wait).await;
-        } else {
-            self.woken_or_after(at_most.min(SAFETY_POLL)).await;
+    /// Returns true when the instance may have changed since the last call (or since the watch was made), so that it is
+    /// worth a look; false after `at_most` without a change.
+    pub async fn changed(&mut self, at_most: Duration) -> bool {
+        match &mut self.0 {
+            Source::Polling { next } => {
+                let wait = (*next).min(at_most);
+                *next = next.saturating_mul(2).min(POLL_MAX);
+                tokio::time::sleep(wait).await;
+                true
+            }
+            Source::Woken(changes) => {
+                let changed = tokio::time::timeout(at_most, changes.changed()).await;
+                self.look_again(changed)
+            }
         }
     }
 
     /// The same for a caller with its own interval: a polling watch waits exactly `interval`, a woken one at most that.
-    pub async fn changed_or_after(&mut self, interval: Duration) {
-        if let Source::Polling { .. } = &self.0 {
-            tokio::time::sleep(interval).await;
-        } else {
-            self.woken_or_after(interval.min(SAFETY_POLL)).await;
+    pub async fn changed_or_after(&mut self, interval: Duration) -> bool {
+        match &mut self.0 {
+            Source::Polling { .. } => {
+                tokio::time::sleep(interval).await;
+                true
+            }
+            Source::Woken(changes) => {
+                let changed = tokio::time::timeout(interval, changes.changed()).await;
+                self.look_again(changed)
+            }
         }
     }
 
-    async fn woken_or_after(&mut self, wait: Duration) {
-        let Source::Woken(changes) = &mut self.0 else { return };
-        if let Ok(Err(_closed)) = tokio::time::timeout(wait, changes.changed()).await {
-            // The provider is gone and wakes no watch any more.
-            *self = Self::polling();
-            tokio::time::sleep(POLL_MIN.min(wait)).await;
+    /// Whether to look at the instance after a wait of a woken watch.
+    fn look_again(&mut self, changed: Result<Result<(), RecvError>, Elapsed>) -> bool {
+        match changed {
+            Ok(Ok(())) => true,
+            Ok(Err(_closed)) => {
+                // The provider is closed and wakes no watch any more.
+                *self = Self::polling();
+                true
+            }
+            Err(_elapsed) => false,
         }
     }
 }

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use everturn::providers::WorkItem;
+use everturn::providers::store::{NewMessage, Submission};
 use everturn::{Client, ClientError, OrchestrationStatus};
 use tokio::sync::mpsc;
 use tokio::time::sleep;
@@ -99,6 +101,9 @@ impl Clients {
     pub(crate) fn drive(&self, root: Root) {
         let (clients, under_way) = (self.clone(), self.scenario.begin());
         tokio::spawn(async move {
+            if names::is_cancelled_early(&root.id) {
+                clients.cancel_early(&root.id).await;
+            }
             sleep(Duration::from_millis(root.start_after_ms)).await;
             let input = Stage::of(root.program.clone()).encode();
             let start = || {
@@ -125,6 +130,16 @@ impl Clients {
             clients.wait_for_end(&root.id).await;
             drop(under_way);
         });
+    }
+
+    /// Cancels an instance that nothing has started: the one that gets this id later must not be cancelled. The call has no
+    /// faults, because one that takes effect late would meet that instance.
+    async fn cancel_early(&self, instance: &str) {
+        let (instance, reason) = (instance.to_owned(), "too early".to_owned());
+        let cancel = Submission::of(NewMessage::from(WorkItem::CancelInstance { instance, reason }));
+        while self.scenario.clients_store().submit(&cancel).await.is_err() {
+            sleep(self.scenario.some_ms(1, 50)).await;
+        }
     }
 
     async fn wait_for_end(&self, instance: &str) {

@@ -30,6 +30,8 @@ pub struct WorldCounts {
     pub instances_ended: u64,
     /// How many turns were committed.
     pub turns: u64,
+    /// How often an activity was fetched.
+    pub activities_fetched: u64,
     /// How often an activity ran.
     pub activity_runs: u64,
     /// How many actions the programs had.

@@ -48,6 +48,8 @@ pub enum Fault {
     DiskFull,
     /// The power fails at any moment: all processes end, and what was not synced is lost, torn or out of order.
     PowerCut,
+    /// One verb of the store fails for a while, for all processes; the others work.
+    VerbOutage,
 }
 
 impl Fault {
@@ -58,7 +60,7 @@ impl Fault {
 }
 
 /// All faults of calls, processes, clocks and batches.
-pub const FAULTS: [Fault; 13] = [
+pub const FAULTS: [Fault; 14] = [
     Fault::ErrorBefore,
     Fault::Refusal,
     Fault::ErrorAfter,
@@ -72,6 +74,7 @@ pub const FAULTS: [Fault; 13] = [
     Fault::Restart,
     Fault::NodeClock,
     Fault::StoreClock,
+    Fault::VerbOutage,
 ];
 
 /// The faults of a disk, for stores that have one.

@@ -1,6 +1,6 @@
 //! Random programs.
 
-use crate::program::{Ending, Program, ProgramAction, Racer, Step};
+use crate::program::{Combinator, Ending, Program, ProgramAction, Racer, Step};
 use crate::random::SeededRandom;
 
 /// Fewest steps of a program that a client starts.
@@ -10,7 +10,7 @@ const STEPS_MAX: u64 = 16;
 /// The deepest nesting of programs.
 const DEPTH_MAX: u32 = 2;
 /// How many kinds of action there are.
-const KINDS: u64 = 31;
+const KINDS: u64 = 33;
 
 /// A program for a client to start under this id.
 pub(crate) fn root_program(random: &mut SeededRandom, id: &str) -> Program {
@@ -22,6 +22,17 @@ pub(crate) fn root_program(random: &mut SeededRandom, id: &str) -> Program {
         _ => Ending::Complete,
     };
     Program { steps: steps_of(random, id, steps, 0), ending }
+}
+
+/// A step that is added to a program, and where.
+pub(crate) fn added_step(random: &mut SeededRandom, id: &str, program: &Program) -> (usize, Step) {
+    let action = match random.below(4) {
+        0 => ProgramAction::LeaveStranger { at_once: true },
+        1 => ProgramAction::LeaveStranger { at_once: false },
+        _ => ProgramAction::Large { kib: random.pick([2, 20, 300]) },
+    };
+    let place = random.between(0, program.steps.len() as u64) as usize;
+    (place, Step { key: format!("{id}.added"), action })
 }
 
 /// A program that another starts.
@@ -84,6 +95,19 @@ fn action(random: &mut SeededRandom, key: &str, depth: u32) -> ProgramAction {
         28 | 29 => {
             let against = random.pick([Racer::Activity, Racer::Signal, Racer::Queue, Racer::Child]);
             ProgramAction::OpenRace { against, ms: random.pick([0, 5, 20, 100, 400]) }
+        }
+        30 | 31 => {
+            let by = random.pick([
+                Combinator::JoinAll,
+                Combinator::Unordered,
+                Combinator::Buffered,
+                Combinator::SelectAll,
+                Combinator::TokioJoin,
+                Combinator::Channel,
+                Combinator::Retries,
+                Combinator::GivenUpRead,
+            ]);
+            ProgramAction::Combined { by, width: random.between(2, 6) as u32 }
         }
         _ => ProgramAction::Echo,
     }

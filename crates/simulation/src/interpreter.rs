@@ -6,8 +6,9 @@ use std::time::Duration;
 use everturn::{BackoffStrategy, Either2, OrchestrationContext, RetryPolicy};
 use serde::{Deserialize, Serialize};
 
+use crate::combinators::combine;
 use crate::names;
-use crate::program::{Ending, Program, ProgramAction, Racer, Step};
+use crate::program::{Combinator, Ending, Program, ProgramAction, Racer, Step};
 
 /// A timer that never wins: longer than all jumps of a run's clocks together.
 pub(crate) const FAR: Duration = Duration::from_secs(400 * 24 * 60 * 60);
@@ -16,7 +17,7 @@ const SHORT: Duration = Duration::from_millis(80);
 /// How long an activity may take that never ends.
 const TIME_OUT: Duration = Duration::from_millis(300);
 /// How long a failed activity waits for its next attempt.
-const BACKOFF: Duration = Duration::from_millis(20);
+pub(crate) const BACKOFF: Duration = Duration::from_millis(20);
 
 /// The input of an execution: a program, and how far earlier executions came.
 #[derive(Debug, Serialize, Deserialize)]
@@ -85,9 +86,13 @@ pub(crate) fn timers_of(program: &Program) -> BTreeSet<Duration> {
             | ProgramAction::RaceLostByQueue => {
                 timers.extend([SHORT]);
             }
-            ProgramAction::RaceLostByChild => timers.extend([SHORT, Duration::ZERO]),
+            ProgramAction::RaceLostByChild | ProgramAction::LeaveStranger { .. } => {
+                timers.extend([SHORT, Duration::ZERO]);
+            }
             ProgramAction::DropChild => timers.extend([Duration::ZERO]),
-            ProgramAction::Retry { .. } => timers.extend([BACKOFF]),
+            ProgramAction::Retry { .. } | ProgramAction::Combined { by: Combinator::Retries, .. } => {
+                timers.extend([BACKOFF]);
+            }
             ProgramAction::TimeOut => timers.extend([TIME_OUT]),
             _ => {}
         }
@@ -135,6 +140,7 @@ async fn take(ctx: &OrchestrationContext, Step { key, action }: &Step) -> String
             let results = ctx.join(each.collect()).await;
             results.into_iter().map(result_text).collect::<Vec<_>>().join(",")
         }
+        ProgramAction::Combined { by, width } => combine(ctx, key, *by, *width).await,
         ProgramAction::Child { .. }
         | ProgramAction::NamedChild { .. }
         | ProgramAction::Children { .. }
@@ -142,17 +148,11 @@ async fn take(ctx: &OrchestrationContext, Step { key, action }: &Step) -> String
         | ProgramAction::DropChild => start(ctx, key, action).await,
         ProgramAction::Signal => ctx.schedule_wait(signal_name(key)).await,
         ProgramAction::Queue { messages } => read(ctx, key, *messages).await,
+        ProgramAction::LeaveStranger { at_once } => leave_stranger(ctx, key, *at_once).await,
+        ProgramAction::Large { kib } => echo_large(ctx, key, *kib).await,
         // The loop around the steps does this.
         ProgramAction::ContinueAsNew => key.clone(),
-        ProgramAction::Session { runs } => {
-            let mut results = Vec::new();
-            for _ in 0..*runs {
-                let session = format!("session of {key}");
-                results
-                    .push(result_text(ctx.schedule_activity_on_session(names::SESSION, key, session).await));
-            }
-            results.join(",")
-        }
+        ProgramAction::Session { runs } => run_in_session(ctx, key, *runs).await,
         ProgramAction::Tagged => {
             result_text(ctx.schedule_activity(names::TAGGED, key).with_tag(names::TAG).await)
         }
@@ -175,6 +175,15 @@ async fn take(ctx: &OrchestrationContext, Step { key, action }: &Step) -> String
         | ProgramAction::KvGet { .. }
         | ProgramAction::KvClear { .. }
         | ProgramAction::KvClearAll => keep(ctx, key, action),
+    }
+}
+
+/// An activity with a large input and the same as its result.
+async fn echo_large(ctx: &OrchestrationContext, key: &str, kib: u32) -> String {
+    let input = "x".repeat(kib as usize * 1_024);
+    match ctx.schedule_activity(names::ECHO, input.as_str()).await {
+        Ok(result) if result == input => format!("{key}: {kib} KiB"),
+        other => format!("{key}: {} bytes came back", result_text(other).len()),
     }
 }
 
@@ -276,6 +285,32 @@ async fn read(ctx: &OrchestrationContext, key: &str, messages: u32) -> String {
     format!("{key}: {expected} read")
 }
 
+/// Activities of one session, one after the other.
+async fn run_in_session(ctx: &OrchestrationContext, key: &str, runs: u32) -> String {
+    let mut results = Vec::new();
+    for _ in 0..runs {
+        let session = format!("session of {key}");
+        results.push(result_text(ctx.schedule_activity_on_session(names::SESSION, key, session).await));
+    }
+    results.join(",")
+}
+
+/// Starts a detached instance, then calls a child under its id and drops that call.
+async fn leave_stranger(ctx: &OrchestrationContext, key: &str, at_once: bool) -> String {
+    let (stranger, input) = (names::instance(key, 0), Stage::of(Program::stranger(key)).encode());
+    ctx.schedule_orchestration(names::ORCHESTRATION, stranger.as_str(), input.as_str());
+    // Its start is stored with this turn, that of the child with the next.
+    ctx.schedule_timer(Duration::ZERO).await;
+    let child = ctx.schedule_sub_orchestration_with_id(names::ORCHESTRATION, stranger, input);
+    if at_once {
+        drop(child);
+    } else {
+        drop(ctx.select2(child, ctx.schedule_timer(SHORT)).await);
+    }
+    ctx.schedule_timer(Duration::ZERO).await;
+    key.to_owned()
+}
+
 /// Custom status and key-value store.
 fn keep(ctx: &OrchestrationContext, key: &str, action: &ProgramAction) -> String {
     match action {
@@ -291,7 +326,7 @@ fn keep(ctx: &OrchestrationContext, key: &str, action: &ProgramAction) -> String
 }
 
 /// A result as text.
-fn result_text(result: Result<String, String>) -> String {
+pub(crate) fn result_text(result: Result<String, String>) -> String {
     match result {
         Ok(text) => text,
         Err(text) => format!("error({text})"),

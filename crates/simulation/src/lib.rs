@@ -12,8 +12,10 @@
 mod activities;
 mod checks;
 mod clients;
+mod combinators;
 mod counts;
 mod deliveries;
+mod failing_verb;
 mod fault_plan;
 mod faulty_store;
 mod generate;
@@ -50,7 +52,7 @@ pub use faulty_store::{
 pub use panics::hearing;
 pub use plan::{NodePlan, Plan, Root, Theme};
 pub use process::Process;
-pub use program::{Ending, Program, ProgramAction, Racer, Step};
+pub use program::{Combinator, Ending, Program, ProgramAction, Racer, Step};
 pub use proof::{prove, prove_on};
 pub use random::SeededRandom;
 pub use replay_check::{ReplayCheck, check_replay};

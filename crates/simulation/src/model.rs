@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use everturn::RuntimeOptions;
+
 use crate::names;
-use crate::plan::POISONOUS_ATTEMPTS;
-use crate::program::{Ending, Program, ProgramAction, Step};
+use crate::program::{Combinator, Ending, Program, ProgramAction, Step};
 
 /// How an instance must end.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,13 +94,13 @@ fn result_of(expectations: &mut Expectations, key: &str, action: &ProgramAction)
             cancelled_child(expectations, &names::instance(key, 0), DROPPED);
             key.to_owned()
         }
-        ProgramAction::FanOut { width } => {
-            let each = (0..*width).map(|n| {
-                let input = format!("{key}#{n}");
-                if n % 3 == 2 { error(&input) } else { input }
-            });
-            each.collect::<Vec<_>>().join(",")
+        ProgramAction::LeaveStranger { .. } => {
+            expect(expectations, &names::instance(key, 0), &Program::stranger(key));
+            key.to_owned()
         }
+        ProgramAction::Large { kib } => format!("{key}: {kib} KiB"),
+        ProgramAction::FanOut { width } => fanned_out(key, *width).join(","),
+        ProgramAction::Combined { by, width } => combined(key, *by, *width),
         ProgramAction::Child { program } => result_text(follow(expectations, key, program).outcome),
         ProgramAction::NamedChild { .. } | ProgramAction::Children { .. } => {
             let each = action.programs().into_iter().enumerate().map(|(n, program)| {
@@ -137,6 +138,32 @@ fn result_of(expectations: &mut Expectations, key: &str, action: &ProgramAction)
     }
 }
 
+/// What activities side by side give; every third fails.
+fn fanned_out(key: &str, width: u32) -> Vec<String> {
+    let each = (0..width).map(|n| {
+        let input = format!("{key}#{n}");
+        if n % 3 == 2 { error(&input) } else { input }
+    });
+    each.collect()
+}
+
+/// What a combinator gives: in the order of the calls, or sorted if only history knows the order.
+fn combined(key: &str, by: Combinator, width: u32) -> String {
+    match by {
+        Combinator::JoinAll
+        | Combinator::Unordered
+        | Combinator::Buffered
+        | Combinator::SelectAll
+        | Combinator::TokioJoin
+        | Combinator::Channel => fanned_out(key, width).join(","),
+        Combinator::Retries => {
+            let each = (0..width).map(|n| flaky_success(&format!("{key}#{n}"), n % 2));
+            each.collect::<Vec<_>>().join(",")
+        }
+        Combinator::GivenUpRead => format!("{key}: 0 {key}"),
+    }
+}
+
 const DROPPED: &str = "parent dropped sub-orchestration future";
 
 /// What a flaky activity returns when it succeeds.
@@ -157,8 +184,8 @@ fn cancelled_child(expectations: &mut Expectations, child: &str, reason: &str) {
 
 /// How an activity or turn ends that kills every node that runs it: the attempt after the last one is not made.
 fn poisoned(what: &str) -> String {
-    let attempts = POISONOUS_ATTEMPTS + 1;
-    format!("poison: {what} exceeded {attempts} attempts (max {POISONOUS_ATTEMPTS})")
+    let max_attempts = RuntimeOptions::default().max_attempts;
+    format!("poison: {what} exceeded {} attempts (max {max_attempts})", max_attempts + 1)
 }
 
 fn canceled(reason: &str) -> String {

@@ -31,6 +31,11 @@ const NEVER: &str = "never:";
 /// The reason of every cancellation by a client.
 pub(crate) const CANCEL_REASON: &str = "the simulation says so";
 
+/// Whether a client cancels this root before any client starts it.
+pub(crate) fn is_cancelled_early(root: &str) -> bool {
+    root.ends_with(['5', '9'])
+}
+
 /// What a wait asks clients to do.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Wish<'a> {

@@ -132,6 +132,7 @@ impl Machine {
             orchestrator_lock_timeout: lock,
             worker_lock_timeout: lock,
             session_lock_timeout: lock,
+            max_sessions_per_runtime: self.plan.sessions_max,
             session_idle_timeout: Duration::from_secs(20),
             session_cleanup_interval: Duration::from_secs(30),
             activity_cancellation_grace_period: Duration::from_millis(200),

@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use everturn::RuntimeOptions;
 use everturn::runtime::ShadowReplay;
 
 use crate::fault_plan::{DISK_FAULTS, FAULTS, Fault, FaultPlan};
-use crate::generate::root_program;
+use crate::generate::{added_step, root_program};
 use crate::program::{Ending, Program, ProgramAction, Step};
 use crate::random::SeededRandom;
 use crate::store_bugs::StoreBug;
@@ -15,10 +16,10 @@ use crate::store_bugs::StoreBug;
 pub(crate) const NODES: usize = 3;
 /// How many instances clients start.
 const ROOTS: u64 = 20;
-/// How often an activity or turn that kills its node is tried.
-pub(crate) const POISONOUS_ATTEMPTS: u32 = 10;
 /// How long locks last under stress settings.
 const STRESS_LOCK_MS: u64 = 200;
+/// How many sessions a node owns at most: fewer than there are sessions in most worlds.
+const SESSIONS_MAX: usize = 3;
 /// A day, in milliseconds.
 const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
 
@@ -61,9 +62,11 @@ pub struct NodePlan {
     pub orchestrations: usize,
     /// How many activities it runs side by side.
     pub activities: usize,
+    /// How many sessions it owns at most.
+    pub sessions_max: usize,
     /// Whether its worker slots own sessions together.
     pub is_named: bool,
-    /// How often it tries a turn or an activity. Every crash counts as an attempt.
+    /// How often it tries a turn or an activity: as often as a runtime does by default.
     pub max_attempts: u32,
     /// How often it compares a turn that began in memory with its history. That waits for the history to be committed, so
     /// a turn that began early is not committed with its own beginning.
@@ -107,18 +110,19 @@ impl Plan {
             let mut random = SeededRandom::of(seed, &id);
             let start_after_ms = random.below(3_000);
             let cancel_after_ms = random.one_in(10).then(|| random.below(10_000));
-            let program = root_program(&mut random, &id);
+            let mut program = root_program(&mut random, &id);
+            // From a sequence of its own, so that the rest of the program is what the seed always meant.
+            let (place, step) =
+                added_step(&mut SeededRandom::of(seed, &format!("{id} added")), &id, &program);
+            program.steps.insert(place, step);
             Root { id, start_after_ms, cancel_after_ms, program }
         });
         let roots = roots.collect();
-        Self {
-            seed,
-            nodes,
-            roots,
-            // The name of the sequence is part of what a seed means.
-            faults: fault_plan(theme, &mut SeededRandom::of(seed, "weather")),
-            store_bug: None,
-        }
+        // The names of the sequences are part of what a seed means.
+        let mut faults = fault_plan(theme, &mut SeededRandom::of(seed, "weather"));
+        let outages = SeededRandom::of(seed, "outages").pick([0, 1, 2]);
+        faults.rates.insert(Fault::VerbOutage, outages * usual(Fault::VerbOutage));
+        Self { seed, nodes, roots, faults, store_bug: None }
     }
 
     /// A world without faults, except that one instance kills every node that runs it, until its attempts are used up.
@@ -126,7 +130,6 @@ impl Plan {
         let mut plan = Self::new(Theme::Faults, seed);
         plan.faults.rates.clear();
         for node in &mut plan.nodes {
-            node.max_attempts = POISONOUS_ATTEMPTS;
             // A crash counts as an attempt of everything the node has locked. With more than one turn at a time another
             // instance can be locked at every crash, and is poisoned as well: that is the contract.
             node.orchestrations = 1;
@@ -182,8 +185,9 @@ impl NodePlan {
             lock_ms: random.pick([300, 1_000, 1_000, 2_000]),
             orchestrations: random.between(1, 3) as usize,
             activities: random.between(2, 4) as usize,
+            sessions_max: SESSIONS_MAX,
             is_named: random.one_in(2),
-            max_attempts: u32::MAX,
+            max_attempts: RuntimeOptions::default().max_attempts,
             shadow_replay: ShadowReplay::Always,
         }
     }
@@ -198,6 +202,7 @@ fn usual(fault: Fault) -> u64 {
         Fault::CrashBefore | Fault::CrashAfter => 150,
         Fault::StallBefore | Fault::StallAfter | Fault::Freeze => 150,
         Fault::Restart | Fault::StoreClock => 5,
+        Fault::VerbOutage => 6,
         Fault::PowerCut => 15,
         Fault::NodeClock => 20,
         Fault::LostBatch => 40,
@@ -210,7 +215,7 @@ fn usual(fault: Fault) -> u64 {
 /// Each seed has rates of its own: some faults often, others not at all.
 fn fault_plan(theme: Theme, random: &mut SeededRandom) -> FaultPlan {
     let mut rates: BTreeMap<Fault, u64> = BTreeMap::new();
-    for fault in FAULTS {
+    for fault in FAULTS.into_iter().filter(|fault| *fault != Fault::VerbOutage) {
         let strength = match (theme, fault) {
             (Theme::Faults, _) => random.pick([0, 1, 1, 2, 3]),
             (Theme::Clocks, Fault::NodeClock) => random.pick([2, 4, 8]),

@@ -27,9 +27,11 @@ pub(crate) struct ProcessFaults {
 }
 
 impl CallFaults for ProcessFaults {
-    fn draw(&self, call: CallKind) -> (Option<Fault>, Option<Duration>) {
+    fn draw(&self, call: CallKind, verb: &'static str) -> (Option<Fault>, Option<Duration>) {
         let mut records = self.scenario.records();
-        (records.faults.fault_for(call, self.is_node), records.faults.delay())
+        let (fault, delay) = (records.faults.fault_for(call, self.is_node), records.faults.delay());
+        let is_out = records.failing_verb.is_some_and(|failing| failing.has(verb));
+        (if is_out { Some(Fault::VerbOutage) } else { fault }, delay)
     }
 
     fn answer_delay(&self) -> Option<Duration> {

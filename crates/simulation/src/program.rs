@@ -65,6 +65,13 @@ pub enum ProgramAction {
         /// How many.
         width: u32,
     },
+    /// Several calls at once, waited for by something that relies on wakers.
+    Combined {
+        /// What waits for them.
+        by: Combinator,
+        /// How many calls.
+        width: u32,
+    },
     /// A child with a name of the engine's choice.
     Child {
         /// What it does.
@@ -135,6 +142,37 @@ pub enum ProgramAction {
     DeadlyChild,
     /// The engine's own calls: a random id and the time.
     SystemCalls,
+    /// A child call under the id of an instance that runs and is no child; the call is dropped. The stranger runs on.
+    LeaveStranger {
+        /// Whether it is dropped at once, or when a timer wins against it.
+        at_once: bool,
+    },
+    /// An activity with a large input and a result as large.
+    Large {
+        /// How large.
+        kib: u32,
+    },
+}
+
+/// What waits for several calls at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Combinator {
+    /// `join_all` of a thousand futures, most of them ready.
+    JoinAll,
+    /// `FuturesUnordered`.
+    Unordered,
+    /// `buffer_unordered`, two at once.
+    Buffered,
+    /// `select_all`, until none is left.
+    SelectAll,
+    /// `tokio::join!` of two branches, each with one call after the other.
+    TokioJoin,
+    /// A channel from a branch that makes one call after the other to a branch that is polled first.
+    Channel,
+    /// Retried calls that are made before the first of them is awaited.
+    Retries,
+    /// Two reads of a queue; a branch gives the first one up in a poll in which the second was polled already.
+    GivenUpRead,
 }
 
 /// What is raced against a timer.
@@ -169,6 +207,13 @@ impl Program {
     /// A program that only waits, for ever.
     pub(crate) fn forever() -> Self {
         Self { steps: Vec::new(), ending: Ending::Forever }
+    }
+
+    /// What the stranger of a step does.
+    pub(crate) fn stranger(key: &str) -> Self {
+        let step = |n: u32, action| Step { key: format!("{key}.{n}"), action };
+        let steps = vec![step(0, ProgramAction::Timer { ms: 333 }), step(1, ProgramAction::Echo)];
+        Self { steps, ending: Ending::Complete }
     }
 
     /// All steps, those of children included.

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use everturn::providers::store::{
     FetchedTurn, FetchedWork, LockKind, NewMessage, RawWrites, Receipt, Renewal, Renewed, Settlement,
-    SettlementKind, Store, StoreLayer, Submission, TurnAbandon, TurnCommit, TurnFetch, WorkFetch,
+    SettlementKind, Store, StoreIdentity, StoreLayer, Submission, TurnAbandon, TurnCommit, TurnFetch,
+    WorkFetch,
 };
 use everturn::providers::{Clock as _, ProviderError, WorkItem};
 
@@ -46,6 +47,11 @@ impl RecordedStore {
         }
     }
 
+    /// The process, if its locks are released when it no longer runs.
+    fn holder(&self) -> Option<Arc<Process>> {
+        self.scenario.store.releases_locks_of_ended_processes().then(|| Arc::clone(&self.process))
+    }
+
     /// Whether the store accepts a call that it refused because of its lock.
     fn is_accepted(&self, error: &ProviderError) -> bool {
         error.is_lock_lost() && self.scenario.has_bug(StoreBug::AcceptsAnyToken)
@@ -59,7 +65,7 @@ impl RecordedStore {
         let was_frozen = freezes != self.process.freezes();
         // A frozen process does not know for how long the answer has been there.
         let given_at = if was_frozen { called } else { at };
-        let lock = NewLock { token, lasts: fetch.lock_timeout, state };
+        let lock = NewLock { token, holder: self.holder(), lasts: fetch.lock_timeout, state };
         scenario.records().recorder.turn_fetched(turn, &lock, given_at, at, &scenario.store_clock);
         if state == LockState::Void && turn.warm.is_some() && !was_frozen {
             // It was answered before its batch was committed, and then the batch was lost.
@@ -71,13 +77,15 @@ impl RecordedStore {
         let (scenario, at) = (&self.scenario, self.scenario.moment());
         let token = work.lock_token.as_str();
         let state = self.lock_state(LockKind::WorkItem, token, freezes);
-        let (lock, clock) = (NewLock { token, lasts: fetch.lock_timeout, state }, &scenario.store_clock);
+        let lock = NewLock { token, holder: self.holder(), lasts: fetch.lock_timeout, state };
+        let clock = &scenario.store_clock;
         scenario.records().recorder.work_fetched(&work.item, &lock, at, clock);
         if let (WorkItem::ActivityExecute { session_id: Some(session_id), .. }, Some(config)) =
             (&work.item, &fetch.session)
         {
             let is_fresh = state != LockState::Void && freezes == self.process.freezes();
-            scenario.records().recorder.session_fetched(session_id, config, at, clock, is_fresh);
+            let mut records = scenario.records();
+            records.recorder.session_fetched(session_id, config, at, clock, is_fresh, self.holder());
         }
     }
 
@@ -138,6 +146,11 @@ impl RecordedStore {
 impl StoreLayer for RecordedStore {
     fn inner(&self) -> &dyn Store {
         &*self.inner
+    }
+
+    /// Each simulated process is alone: what the others run, it learns from the store.
+    fn identity(&self) -> Option<StoreIdentity> {
+        None
     }
 
     fn now_ms(&self) -> u64 {
@@ -238,7 +251,7 @@ impl StoreLayer for RecordedStore {
         let mut records = scenario.records();
         records.recorder.renewed(&renewal.locks, &locks, called, at);
         if let Some(sessions) = &renewal.sessions {
-            records.recorder.sessions.renewed(sessions, called, at, clock);
+            records.recorder.sessions.renewed(sessions, called, at, clock, self.holder().as_ref());
         }
         drop(records);
         Ok(renewed)
@@ -250,10 +263,13 @@ impl StoreLayer for RecordedStore {
         } else {
             self.inner.submit(submission).await
         };
-        if answer.is_ok() {
+        if let Ok(receipts) = &answer {
             let mut records = self.scenario.records();
-            for message in &submission.messages {
-                records.recorder.deliveries.acknowledged(&message.item);
+            for (message, receipt) in submission.messages.iter().zip(receipts) {
+                // A dropped message was for an instance that does not exist.
+                if *receipt != Receipt::Dropped {
+                    records.recorder.deliveries.acknowledged(&message.item);
+                }
             }
         }
         answer

@@ -11,7 +11,7 @@ use everturn::providers::store::{
     Feature, FetchedTurn, FetchedWork, Receipt, Settlement, Store, StoreLayer, Submission, TurnCommit,
     TurnFetch, WorkFetch,
 };
-use everturn::providers::{Provider, ProviderError};
+use everturn::providers::{ManualClock, Provider, ProviderError};
 use everturn::runtime::Runtime;
 use everturn::runtime::registry::ActivityRegistry;
 use everturn::{Event, RuntimeOptions};
@@ -98,7 +98,9 @@ struct ReplayProgress {
 impl ReplayStore {
     fn new(turns: Vec<TracedTurn>) -> Self {
         let progress = ReplayProgress { turns, next: 0, is_running: false, differences: Vec::new() };
-        Self { inner: MemoryProvider::default(), progress: Mutex::new(progress), committed: Notify::new() }
+        // Its time is earlier than any in the trace, whatever the date is today.
+        let inner = MemoryProvider::with_clock(Arc::new(ManualClock::new(0)));
+        Self { inner, progress: Mutex::new(progress), committed: Notify::new() }
     }
 
     fn progress(&self) -> MutexGuard<'_, ReplayProgress> {
@@ -180,7 +182,12 @@ impl StoreLayer for ReplayStore {
         }
         let mut one = TurnFetch::new(fetch.lock_timeout, Duration::ZERO);
         one.filter.clone_from(&fetch.filter);
-        self.inner.fetch_turns(&one).await
+        let mut fetched = self.inner.fetch_turns(&one).await?;
+        // Messages are submitted without notes, because clients send none.
+        for replayed in &mut fetched {
+            replayed.notes.clone_from(&turn.notes);
+        }
+        Ok(fetched)
     }
 
     async fn commit_turn(&self, commit: &TurnCommit) -> Result<(), ProviderError> {

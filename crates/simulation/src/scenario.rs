@@ -11,6 +11,7 @@ use everturn::providers::store::{Store, TurnCommit};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 
+use crate::failing_verb::FailingVerb;
 use crate::fault_plan::{Fault, FaultInjector};
 use crate::process::Process;
 use crate::random::SeededRandom;
@@ -44,6 +45,8 @@ pub(crate) struct Scenario {
 /// What is recorded while the world runs.
 pub(crate) struct Records {
     pub(crate) faults: FaultInjector,
+    /// The verb that fails now, if one does.
+    pub(crate) failing_verb: Option<FailingVerb>,
     pub(crate) recorder: Recorder,
     trace: String,
     /// The faults that took effect, one per line.
@@ -62,7 +65,8 @@ impl Scenario {
     ) -> Self {
         let mut recorder = Recorder::default();
         recorder.turn_trace = is_traced.then(TurnTrace::default);
-        let records = Records { faults, recorder, trace: String::new(), fault_log: String::new() };
+        let records =
+            Records { faults, failing_verb: None, recorder, trace: String::new(), fault_log: String::new() };
         Self {
             store,
             store_clock,

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use everturn::Event;
 use everturn::providers::WorkItem;
-use everturn::providers::store::{FetchedTurn, TurnCommit};
+use everturn::providers::store::{FetchedTurn, MessageNotes, TurnCommit};
 
 /// A turn that was committed.
 #[derive(Debug, Clone)]
@@ -12,6 +12,8 @@ pub(crate) struct TracedTurn {
     pub(crate) instance: String,
     pub(crate) execution_id: u64,
     pub(crate) messages: Vec<WorkItem>,
+    /// The notes of the messages, which tell a parent's cancellation from that of a stranger.
+    pub(crate) notes: Vec<MessageNotes>,
     /// Whether the instance was in memory.
     pub(crate) was_warm: bool,
     /// What it wrote.
@@ -32,6 +34,7 @@ impl TurnTrace {
             instance: turn.item.instance.clone(),
             execution_id: turn.item.execution_id,
             messages: turn.item.messages.clone(),
+            notes: turn.notes.clone(),
             was_warm: turn.warm.is_some(),
             events: Vec::new(),
         };

@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::checks;
 use crate::clients::Clients;
 use crate::counts::WorldCounts;
+use crate::failing_verb::FailingVerb;
 use crate::fault_plan::{DISK_FAULTS, Fault, FaultInjector};
 use crate::interpreter::FAR;
 use crate::memory_world;
@@ -203,6 +204,7 @@ pub(crate) async fn in_time<T>(scenario: &Scenario, what: &str, done: impl Futur
 /// From now on there are no faults.
 fn end_faults(scenario: &Scenario) {
     scenario.records().faults.end();
+    scenario.records().failing_verb = None;
     scenario.store.heal();
     record_store_faults(scenario);
 }
@@ -297,11 +299,24 @@ async fn inject_faults(scenario: Arc<Scenario>, controls: Vec<(Arc<SimClock>, Ar
                 clock.jump(by_ms);
             }
         }
+        begin_verb_outage(&scenario);
         let jumps = scenario.records().faults.happens(Fault::StoreClock);
         if jumps {
             set_store_clock(&scenario, &mut back_for_good_ms);
         }
     }
+}
+
+/// Lets one verb of the store fail for a while.
+fn begin_verb_outage(scenario: &Scenario) {
+    let mut records = scenario.records();
+    if !records.faults.happens(Fault::VerbOutage) {
+        return;
+    }
+    let failing = FailingVerb::drawn(records.faults.random());
+    records.failing_verb = Some(failing);
+    drop(records);
+    scenario.fault(Fault::VerbOutage, format_args!("{} fails for {:?}", failing.verb, failing.lasts));
 }
 
 /// Sets the store's clock: forward, back for good within the limit, or back for a while.
@@ -346,6 +361,7 @@ fn outcome(plan: &Plan, scenario: &Scenario, expectations: &Expectations) -> Out
         instances: instances.len() as u64,
         instances_ended: instances.iter().filter(|i| recorder.ended.contains(**i)).count() as u64,
         turns: recorder.turns,
+        activities_fetched: recorder.activities_fetched,
         activity_runs: recorder.activity_runs,
         actions: plan.roots.iter().map(|root| root.program.steps_in_all() as u64).sum(),
         actions_min: plan.roots.iter().map(|root| root.program.steps_in_all() as u64).min().unwrap_or(0),

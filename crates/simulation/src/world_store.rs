@@ -27,6 +27,11 @@ pub trait WorldStore: Send + Sync {
     /// The state of a lock that was just fetched.
     fn lock_state(&self, kind: LockKind, token: &str) -> LockState;
 
+    /// Whether other processes may have the locks of a process that no longer runs before they expire.
+    fn releases_locks_of_ended_processes(&self) -> bool {
+        false
+    }
+
     /// Locks that were fetched and became void since the last call: the batch that gave them was lost.
     fn take_void_locks(&self) -> Vec<String> {
         Vec::new()

@@ -12,17 +12,12 @@ use rusqlite::{OptionalExtension, Row, params};
 
 use crate::clock_reading::unsigned;
 use crate::columns;
-use crate::delete::{self, DeleteBulk, DeleteInstances};
+use crate::delete::{self, DeleteInstances};
 use crate::history::stored_id;
+use crate::list_instances;
 use crate::provider::SqliteProvider;
-use crate::prune::{PruneBulk, PruneExecutions};
-use crate::read;
+use crate::{delete_bulk, prune, queue_depths, read, totals};
 
-const LIST: &str = "SELECT instance_id FROM instances WHERE created_at_ms IS NOT NULL \
-     ORDER BY created_at_ms DESC, instance_id";
-const LIST_BY_STATUS: &str = "SELECT i.instance_id FROM instances AS i JOIN executions AS e \
-     ON e.instance_key = i.instance_key AND e.execution_id = i.current_execution_id \
-     WHERE i.created_at_ms IS NOT NULL AND e.status = ?1 ORDER BY i.created_at_ms DESC, i.instance_id";
 const LIST_EXECUTIONS: &str = "SELECT e.execution_id FROM instances AS i JOIN executions AS e \
      ON e.instance_key = i.instance_key WHERE i.instance_id = ?1 ORDER BY e.execution_id";
 const INSTANCE_INFO: &str = "SELECT i.instance_id, i.orchestration_name, i.orchestration_version, \
@@ -33,34 +28,17 @@ const INSTANCE_INFO: &str = "SELECT i.instance_id, i.orchestration_name, i.orche
 const EXECUTION_INFO: &str = "SELECT e.execution_id, e.status, e.output, e.started_at_ms, e.completed_at_ms, \
      e.event_count FROM instances AS i JOIN executions AS e ON e.instance_key = i.instance_key \
      WHERE i.instance_id = ?1 AND e.execution_id = ?2";
-const INSTANCE_TOTALS: &str = "SELECT count(*), coalesce(sum(e.status = 'Running'), 0), \
-     coalesce(sum(e.status = 'Completed'), 0), coalesce(sum(e.status = 'Failed'), 0) \
-     FROM instances AS i LEFT JOIN executions AS e \
-     ON e.instance_key = i.instance_key AND e.execution_id = i.current_execution_id WHERE i.created_at_ms IS NOT NULL";
-const EXECUTION_TOTALS: &str = "SELECT count(*), coalesce(sum(CASE \
-     WHEN event_count BETWEEN 0 AND 1000000000000 THEN event_count ELSE 0 END), 0) FROM executions";
-const MESSAGE_DEPTH: &str = "SELECT count(*) FROM orchestrator_queue AS q JOIN instances AS i \
-     ON i.instance_key = q.instance_key WHERE q.tagged = 0 OR i.locked_until_ms <= ?1";
-const ACTIVITY_DEPTH: &str =
-    "SELECT count(*) FROM worker_queue WHERE lock_token IS NULL OR locked_until_ms <= ?1";
 const PARENT: &str =
     "SELECT parent_instance_id FROM instances WHERE instance_id = ?1 AND created_at_ms IS NOT NULL";
 
 #[async_trait]
 impl ProviderAdmin for SqliteProvider {
     async fn list_instances(&self) -> Result<Vec<String>, ProviderError> {
-        self.read_at_length("list_instances", |conn| {
-            conn.prepare_cached(LIST)?.query_map([], listed)?.collect()
-        })
-        .await
+        list_instances::list(self, "list_instances", None).await
     }
 
     async fn list_instances_by_status(&self, status: &str) -> Result<Vec<String>, ProviderError> {
-        let status = status.to_owned();
-        self.read_at_length("list_instances_by_status", move |conn| {
-            conn.prepare_cached(LIST_BY_STATUS)?.query_map([status], listed)?.collect()
-        })
-        .await
+        list_instances::list(self, "list_instances_by_status", Some(status)).await
     }
 
     async fn list_executions(&self, instance: &str) -> Result<Vec<u64>, ProviderError> {
@@ -128,40 +106,12 @@ impl ProviderAdmin for SqliteProvider {
     }
 
     async fn get_system_metrics(&self) -> Result<SystemMetrics, ProviderError> {
-        self.read_at_length("get_system_metrics", |conn| {
-            let mut metrics = SystemMetrics::default();
-            conn.prepare_cached(INSTANCE_TOTALS)?.query_row([], |row| {
-                metrics.total_instances = unsigned(row.get(0)?);
-                metrics.running_instances = unsigned(row.get(1)?);
-                metrics.completed_instances = unsigned(row.get(2)?);
-                metrics.failed_instances = unsigned(row.get(3)?);
-                Ok(())
-            })?;
-            conn.prepare_cached(EXECUTION_TOTALS)?.query_row([], |row| {
-                metrics.total_executions = unsigned(row.get(0)?);
-                metrics.total_events = unsigned(row.get(1)?);
-                Ok(())
-            })?;
-            Ok(metrics)
-        })
-        .await
+        self.read_with("get_system_metrics", totals::read).await
     }
 
     async fn get_queue_depths(&self) -> Result<QueueDepths, ProviderError> {
         let now_ms = self.now().wall_ms;
-        self.read_at_length("get_queue_depths", move |conn| {
-            let count = |sql: &str| {
-                conn.prepare_cached(sql)?.query_row([now_ms], |row| {
-                    Ok(usize::try_from(unsigned(row.get(0)?)).unwrap_or(usize::MAX))
-                })
-            };
-            Ok(QueueDepths {
-                orchestrator_queue: count(MESSAGE_DEPTH)?,
-                worker_queue: count(ACTIVITY_DEPTH)?,
-                timer_queue: 0,
-            })
-        })
-        .await
+        self.read_at_length("get_queue_depths", move |conn| queue_depths::read(conn, now_ms)).await
     }
 
     async fn list_children(&self, instance_id: &str) -> Result<Vec<String>, ProviderError> {
@@ -199,7 +149,7 @@ impl ProviderAdmin for SqliteProvider {
         &self,
         filter: InstanceFilter,
     ) -> Result<DeleteInstanceResult, ProviderError> {
-        self.call(DeleteBulk { filter }).await
+        delete_bulk::delete_bulk(self, filter).await
     }
 
     async fn prune_executions(
@@ -207,7 +157,7 @@ impl ProviderAdmin for SqliteProvider {
         instance_id: &str,
         options: PruneOptions,
     ) -> Result<PruneResult, ProviderError> {
-        self.call(PruneExecutions { instance_id: instance_id.to_owned(), options }).await
+        prune::prune_one(self, instance_id, options).await
     }
 
     async fn prune_executions_bulk(
@@ -215,17 +165,12 @@ impl ProviderAdmin for SqliteProvider {
         filter: InstanceFilter,
         options: PruneOptions,
     ) -> Result<PruneResult, ProviderError> {
-        self.call(PruneBulk { filter, options }).await
+        prune::prune_bulk(self, filter, options).await
     }
 }
 
 fn not_found(operation: &str, instance: &str) -> ProviderError {
     ProviderError::not_found(operation, format!("instance {instance} not found"))
-}
-
-/// The instance id, with replacements if it is no text: one damaged row must not hide the others.
-fn listed(row: &Row<'_>) -> rusqlite::Result<String> {
-    Ok(columns::text(row, 0)?.unwrap_or_default())
 }
 
 fn instance_info(row: &Row<'_>) -> rusqlite::Result<InstanceInfo> {

@@ -27,10 +27,16 @@ pub(crate) enum Command {
     FetchWork(ParkedWorkFetch),
     /// Forget the parked fetch with this id: it timed out, or its caller dropped it.
     CancelFetch(u64),
+    /// An instance was assigned whose history cannot be read: leave it alone for a while.
+    PassOver { key: i64, instance: String, reason: String },
     /// The clock was moved: look at everything again.
     Wake,
     /// A client watches an instance: an idle writer starts to look for other processes' commits.
     Watched,
+    /// Another provider of this process has committed to the same file.
+    CommittedElsewhere,
+    /// The reads are over that the writer waits for, to empty the write-ahead log.
+    ReadersLeft,
     /// Run a read between two batches.
     Read(Reading),
     /// Move the write-ahead log into the database file.
@@ -155,13 +161,14 @@ impl CommandQueue {
         was_closed
     }
 
-    /// Waits for commands up to `wait` (for ever if `None`), and takes all of them.
-    pub(crate) fn take(&self, wait: Option<Duration>) -> ReceivedCommands {
+    /// Waits for commands up to `wait` (for ever if `None`), and takes all of them. If `expected`, the queue is polled for a
+    /// moment before the writer sleeps.
+    pub(crate) fn take(&self, wait: Option<Duration>, expected: bool) -> ReceivedCommands {
         let deadline = wait.and_then(|wait| Instant::now().checked_add(wait));
         // The next command often follows within microseconds, and being woken costs more than polling. Other threads get
         // the processor meanwhile.
         let began = Instant::now();
-        let poll = AWAKE.min(wait.unwrap_or(Duration::MAX));
+        let poll = if expected { AWAKE.min(wait.unwrap_or(Duration::MAX)) } else { Duration::ZERO };
         while !self.full.load(Ordering::Acquire) && began.elapsed() < poll {
             std::thread::yield_now();
         }

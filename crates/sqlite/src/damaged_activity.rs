@@ -134,7 +134,7 @@ pub(crate) fn remove(
                 retryable: false,
             },
         };
-        orchestrator_queue::insert(scope, &StoredMessage::encode(operation, &failed)?, None)?;
+        orchestrator_queue::insert(scope, &StoredMessage::encode(operation, &failed.into())?, None)?;
         DamageOutcome::Failed { instance }
     };
     scope.conn.prepare_cached(DELETE_ACTIVITY)?.execute([seq])?;

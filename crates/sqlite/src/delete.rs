@@ -1,38 +1,39 @@
-//! Removing instances: `delete_instances_atomic` and `delete_instance_bulk`.
+//! Removing instances: the verbs that run in the writer. [`delete_bulk`](crate::delete_bulk) makes slices of large deletions.
 
 use std::collections::HashSet;
 
 use everturn_core::ExecutionStatus;
 use everturn_provider::ProviderError;
-use everturn_provider::management::{DeleteInstanceResult, InstanceFilter};
+use everturn_provider::management::DeleteInstanceResult;
 use rusqlite::{Connection, OptionalExtension, params};
 
-use crate::clock_reading::stored_ms;
 use crate::columns;
+use crate::garbage::{self, SliceBudget};
 use crate::operation::{BatchOrder, Scope, Verb, VerbFailure};
 
-/// How many instances a bulk operation takes if its filter does not say.
-pub(crate) const DEFAULT_LIMIT: u32 = 1_000;
-
 // The execution whose status is the instance's: the current one, or the newest if no turn has named the instance.
-const SELECT_INSTANCE: &str = "SELECT i.instance_key, (SELECT e.status FROM executions AS e \
+pub(crate) const SELECT_INSTANCE: &str = "SELECT i.instance_key, (SELECT e.status FROM executions AS e \
      WHERE e.instance_key = i.instance_key AND e.execution_id <= coalesce(i.current_execution_id, e.execution_id) \
-     ORDER BY e.execution_id DESC LIMIT 1) FROM instances AS i WHERE i.instance_id = ?1";
-const SELECT_CHILDREN: &str = "SELECT instance_id FROM instances WHERE parent_instance_id = ?1 AND created_at_ms IS NOT NULL ORDER BY instance_id";
+     ORDER BY e.execution_id DESC LIMIT 1), i.created_at_ms IS NOT NULL FROM instances AS i WHERE i.instance_id = ?1";
+pub(crate) const SELECT_CHILDREN: &str = "SELECT instance_id FROM instances \
+     WHERE parent_instance_id = ?1 AND created_at_ms IS NOT NULL ORDER BY instance_id";
+pub(crate) const IS_ENDED_ROOT: &str = "SELECT EXISTS (SELECT 1 FROM instances AS i JOIN executions AS e \
+     ON e.instance_key = i.instance_key AND e.execution_id = i.current_execution_id \
+     WHERE i.instance_id = ?1 AND i.created_at_ms IS NOT NULL AND i.parent_instance_id IS NULL \
+     AND e.status IN ('Completed', 'Failed') AND e.completed_at_ms <= ?2)";
 const DELETE_HISTORY: &str = "DELETE FROM history WHERE instance_key = ?1";
 const DELETE_EXECUTIONS: &str = "DELETE FROM executions WHERE instance_key = ?1";
 const DELETE_MESSAGES: &str = "DELETE FROM orchestrator_queue WHERE instance_key = ?1";
-const DELETE_ACTIVITIES: &str = "DELETE FROM worker_queue WHERE instance_id = ?1";
+pub(crate) const DELETE_ACTIVITIES: &str = "DELETE FROM worker_queue WHERE instance_id = ?1";
 const DELETE_KV_BASE: &str = "DELETE FROM kv_base WHERE instance_key = ?1";
 const DELETE_KV_DELTA: &str = "DELETE FROM kv_delta WHERE instance_key = ?1";
 const DELETE_INSTANCE: &str = "DELETE FROM instances WHERE instance_key = ?1";
-const ENDED_ROOTS: &str = "SELECT i.instance_id FROM instances AS i JOIN executions AS e \
-     ON e.instance_key = i.instance_key AND e.execution_id = i.current_execution_id \
-     WHERE i.created_at_ms IS NOT NULL AND i.parent_instance_id IS NULL AND e.status IN ('Completed', 'Failed') \
-     AND (?1 IS NULL OR e.completed_at_ms < ?1) AND (?2 IS NULL OR i.instance_id = ?2) \
-     ORDER BY e.completed_at_ms, i.instance_id";
+// A damaged count is none.
+const COUNT_EXECUTIONS: &str = "SELECT count(*), coalesce(sum(CASE \
+     WHEN event_count BETWEEN 0 AND 1000000000000 THEN event_count ELSE 0 END), 0) FROM executions WHERE instance_key = ?1";
+const COUNT_MESSAGES: &str = "SELECT count(*) FROM orchestrator_queue WHERE instance_key = ?1";
 
-/// Removes instances, all or none.
+/// Removes instances, all or none. No reader sees some of them without the others.
 pub(crate) struct DeleteInstances {
     pub(crate) ids: Vec<String>,
     pub(crate) force: bool,
@@ -45,60 +46,83 @@ impl Verb for DeleteInstances {
     const WRITES_BEFORE_REFUSAL: bool = true;
 
     fn run(&self, scope: &mut Scope<'_>) -> Result<DeleteInstanceResult, VerbFailure> {
-        delete_all(scope, &self.ids, self.force)
+        let listed: HashSet<&String> = self.ids.iter().collect();
+        for id in &self.ids {
+            if !self.force && is_under_way(scope.conn, id)? {
+                return Err(ProviderError::still_running("", format!("{id} is still running")).into());
+            }
+        }
+        for id in &self.ids {
+            if let Some(child) = children(scope.conn, id)?.iter().find(|child| !listed.contains(child)) {
+                let message = format!(
+                    "{id} has child {child} outside the list: a tree traversal must list every child"
+                );
+                return Err(ProviderError::permanent("", message).into());
+            }
+        }
+        let (mut result, mut budget) = (DeleteInstanceResult::default(), SliceBudget::default());
+        result.instances_deleted = u64::try_from(self.ids.len()).unwrap_or(u64::MAX);
+        remove_all(scope, &self.ids, &mut budget, &mut result)?;
+        Ok(result)
     }
 }
 
-/// Removes the ended roots that match, with their descendants.
-pub(crate) struct DeleteBulk {
-    pub(crate) filter: InstanceFilter,
+/// Removes ended roots with their descendants, each tree whole, until a slice of work is done.
+pub(crate) struct DeleteTrees {
+    /// Instances that may be ended roots.
+    pub(crate) candidates: Vec<String>,
+    /// Roots that ended later stay.
+    pub(crate) ended_until_ms: i64,
+    /// How many trees go at most.
+    pub(crate) trees_max: usize,
 }
 
-impl Verb for DeleteBulk {
-    type Answer = DeleteInstanceResult;
+/// What one slice of a bulk deletion did.
+#[derive(Debug, Default)]
+pub(crate) struct DeletedTrees {
+    /// How many of the candidates are done with.
+    pub(crate) candidates: usize,
+    pub(crate) trees: usize,
+    pub(crate) removed: DeleteInstanceResult,
+}
+
+impl Verb for DeleteTrees {
+    type Answer = DeletedTrees;
     const NAME: &'static str = "delete_instance_bulk";
     const ORDER: BatchOrder = BatchOrder::NewWork;
     const WRITES_BEFORE_REFUSAL: bool = true;
 
-    fn run(&self, scope: &mut Scope<'_>) -> Result<DeleteInstanceResult, VerbFailure> {
-        let limit = usize::try_from(self.filter.limit.unwrap_or(DEFAULT_LIMIT)).unwrap_or(usize::MAX);
-        let mut to_delete = Vec::new();
-        let mut roots = 0;
-        for root in ended_roots(scope.conn, &self.filter)? {
-            if roots >= limit {
+    fn run(&self, scope: &mut Scope<'_>) -> Result<DeletedTrees, VerbFailure> {
+        let mut budget = SliceBudget::default();
+        let mut done = DeletedTrees::default();
+        for candidate in &self.candidates {
+            if budget.is_spent() || done.trees >= self.trees_max {
                 break;
             }
-            let tree = tree_of(scope.conn, root)?;
-            // A child may outlive its root; the root goes when the child has ended.
-            if !any_under_way(scope.conn, &tree)? {
-                to_delete.extend(tree);
-                roots += 1;
+            done.candidates += 1;
+            budget.spend(1);
+            if !self.is_ended_root(scope.conn, candidate)? {
+                continue;
             }
+            let tree = tree_of(scope.conn, candidate.clone())?;
+            budget.spend(tree.len());
+            // A child may outlive its root; the root goes when the child has ended.
+            if any_under_way(scope.conn, &tree)? {
+                continue;
+            }
+            remove_all(scope, &tree, &mut budget, &mut done.removed)?;
+            done.trees += 1;
+            done.removed.instances_deleted += count(tree.len());
         }
-        delete_all(scope, &to_delete, false)
+        Ok(done)
     }
 }
 
-/// The ended roots that match, those that ended first in front.
-fn ended_roots(conn: &Connection, filter: &InstanceFilter) -> Result<Vec<String>, VerbFailure> {
-    let before = filter.completed_before.map(stored_ms);
-    let mut select = conn.prepare_cached(ENDED_ROOTS)?;
-    let mut roots = Vec::new();
-    match &filter.instance_ids {
-        None => {
-            // An instance without an id cannot be deleted by id.
-            for root in select.query_map(params![before, None::<String>], |row| columns::text(row, 0))? {
-                roots.extend(root?);
-            }
-        }
-        Some(ids) => {
-            let mut seen = HashSet::new();
-            for id in ids.iter().filter(|id| seen.insert(id.as_str())) {
-                roots.extend(select.query_row(params![before, id], |row| row.get(0)).optional()?);
-            }
-        }
+impl DeleteTrees {
+    fn is_ended_root(&self, conn: &Connection, id: &str) -> Result<bool, VerbFailure> {
+        let mut select = conn.prepare_cached(IS_ENDED_ROOT)?;
+        Ok(select.query_row(params![id, self.ended_until_ms], |row| row.get(0))?)
     }
-    Ok(roots)
 }
 
 fn any_under_way(conn: &Connection, ids: &[String]) -> Result<bool, VerbFailure> {
@@ -131,53 +155,85 @@ pub(crate) fn children(conn: &Connection, parent: &str) -> rusqlite::Result<Vec<
 
 /// Whether the instance has not ended: one that continued as new goes on.
 fn is_under_way(conn: &Connection, id: &str) -> Result<bool, VerbFailure> {
-    let status = find(conn, id)?.and_then(|(_, status)| ExecutionStatus::from_name(&status?));
+    let status = find(conn, id)?.and_then(|found| ExecutionStatus::from_name(&found.status?));
     Ok(status.is_some_and(|status| !status.is_terminal()))
 }
 
-fn find(conn: &Connection, id: &str) -> Result<Option<(i64, Option<String>)>, VerbFailure> {
+/// The row of an instance, as far as its deletion needs it.
+struct DoomedInstance {
+    key: i64,
+    status: Option<String>,
+    created: bool,
+}
+
+fn find(conn: &Connection, id: &str) -> Result<Option<DoomedInstance>, VerbFailure> {
     Ok(conn
         .prepare_cached(SELECT_INSTANCE)?
-        .query_row([id], |row| Ok((row.get(0)?, columns::text(row, 1)?)))
+        .query_row([id], |row| {
+            Ok(DoomedInstance {
+                key: row.get(0)?,
+                status: columns::text(row, 1)?,
+                created: columns::flag(row, 2)?,
+            })
+        })
         .optional()?)
 }
 
-fn delete_all(
+/// Removes instances. What the slice cannot pay for goes into the garbage list.
+fn remove_all(
     scope: &mut Scope<'_>,
     ids: &[String],
-    force: bool,
-) -> Result<DeleteInstanceResult, VerbFailure> {
-    let conn = scope.conn;
-    let listed: HashSet<&String> = ids.iter().collect();
-    let mut result = DeleteInstanceResult {
-        instances_deleted: u64::try_from(ids.len()).unwrap_or(u64::MAX),
-        ..DeleteInstanceResult::default()
-    };
+    budget: &mut SliceBudget,
+    result: &mut DeleteInstanceResult,
+) -> Result<(), VerbFailure> {
     for id in ids {
-        if !force && is_under_way(conn, id)? {
-            return Err(ProviderError::still_running("", format!("{id} is still running")).into());
+        result.queue_messages_deleted += count(scope.conn.prepare_cached(DELETE_ACTIVITIES)?.execute([id])?);
+        let Some(instance) = find(scope.conn, id)? else { continue };
+        let rows = if garbage::fits_instance(scope.conn, instance.key, budget)? {
+            remove_rows(scope.conn, instance.key)?
+        } else {
+            leave_rows(scope, instance.key)?
+        };
+        scope.conn.prepare_cached(DELETE_INSTANCE)?.execute([instance.key])?;
+        result.executions_deleted += rows.executions;
+        result.events_deleted += rows.events;
+        result.queue_messages_deleted += rows.messages;
+        let totals = &mut scope.effects.totals;
+        totals.executions -= rows.executions.cast_signed();
+        totals.events -= rows.events.cast_signed();
+        if instance.created {
+            totals.instances -= 1;
+            totals.instance_moves(instance.status.as_deref(), None);
         }
-    }
-    for id in ids {
-        if let Some(child) = children(conn, id)?.iter().find(|child| !listed.contains(child)) {
-            let message =
-                format!("{id} has child {child} outside the list: a tree traversal must list every child");
-            return Err(ProviderError::permanent("", message).into());
-        }
-    }
-    for id in ids {
-        result.queue_messages_deleted += count(conn.prepare_cached(DELETE_ACTIVITIES)?.execute([id])?);
-        let Some((key, _status)) = find(conn, id)? else { continue };
-        result.events_deleted += count(conn.prepare_cached(DELETE_HISTORY)?.execute([key])?);
-        result.executions_deleted += count(conn.prepare_cached(DELETE_EXECUTIONS)?.execute([key])?);
-        result.queue_messages_deleted += count(conn.prepare_cached(DELETE_MESSAGES)?.execute([key])?);
-        conn.prepare_cached(DELETE_KV_BASE)?.execute([key])?;
-        conn.prepare_cached(DELETE_KV_DELTA)?.execute([key])?;
-        conn.prepare_cached(DELETE_INSTANCE)?.execute([key])?;
         scope.effects.touched.push(id.clone());
     }
     scope.effects.removed = true;
-    Ok(result)
+    Ok(())
+}
+
+/// Rows of a deleted instance.
+struct RemovedRows {
+    executions: u64,
+    events: u64,
+    messages: u64,
+}
+
+fn remove_rows(conn: &Connection, key: i64) -> Result<RemovedRows, VerbFailure> {
+    let delete = |sql: &str| conn.prepare_cached(sql)?.execute([key]).map(count);
+    let (events, executions) = (delete(DELETE_HISTORY)?, delete(DELETE_EXECUTIONS)?);
+    let messages = delete(DELETE_MESSAGES)?;
+    delete(DELETE_KV_BASE)?;
+    delete(DELETE_KV_DELTA)?;
+    Ok(RemovedRows { executions, events, messages })
+}
+
+fn leave_rows(scope: &mut Scope<'_>, key: i64) -> Result<RemovedRows, VerbFailure> {
+    let counted = scope.conn.prepare_cached(COUNT_EXECUTIONS)?.query_row([key], |row| {
+        Ok((row.get::<_, i64>(0)?.cast_unsigned(), row.get::<_, i64>(1)?.cast_unsigned()))
+    })?;
+    let messages: i64 = scope.conn.prepare_cached(COUNT_MESSAGES)?.query_row([key], |row| row.get(0))?;
+    garbage::list_instance(scope, key)?;
+    Ok(RemovedRows { executions: counted.0, events: counted.1, messages: messages.cast_unsigned() })
 }
 
 fn count(rows: usize) -> u64 {

@@ -3,28 +3,37 @@
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::clock_reading::{ClockReading, unsigned};
 use crate::columns;
-use crate::locks::row_of;
+use crate::locks::{self, StoredLock, row_of};
 use crate::operation::{Scope, VerbFailure};
 use crate::orchestrator_queue;
+use crate::unreadable::RowPlace;
 
 /// How many rows of a kind one batch wakes at most; the rest follows in the next batch.
 const WAKE_MAX: i64 = 1_000;
 /// How many locks that end too late are watched at most.
 const FUTURE_MAX: i64 = 64;
 
-const DUE_MESSAGES: &str = "SELECT seq, instance_key FROM orchestrator_queue \
+// The lists of rows are read from an index alone: rows that cannot be read do not hide the others.
+const DUE_MESSAGES: &str = "SELECT seq FROM orchestrator_queue \
      WHERE visible_at_ms > 0 AND visible_at_ms <= ?1 ORDER BY visible_at_ms LIMIT ?2";
-const SHOW_MESSAGE: &str = "UPDATE orchestrator_queue SET visible_at_ms = 0 WHERE seq = ?1";
+pub(crate) const SHOW_MESSAGE: &str = "UPDATE orchestrator_queue SET visible_at_ms = 0 WHERE seq = ?1";
+const SHOW_DUE_MESSAGE: &str =
+    "UPDATE orchestrator_queue SET visible_at_ms = 0 WHERE seq = ?1 RETURNING instance_key";
 const DUE_ACTIVITIES: &str = "SELECT seq FROM worker_queue \
      WHERE visible_at_ms > 0 AND visible_at_ms <= ?1 ORDER BY visible_at_ms LIMIT ?2";
-const SHOW_ACTIVITY: &str = "UPDATE worker_queue SET visible_at_ms = 0, ready = 1 WHERE seq = ?1";
-const EXPIRED_INSTANCES: &str = "SELECT instance_key, lock_token FROM instances \
+const SHOW_ACTIVITY: &str =
+    "UPDATE worker_queue SET visible_at_ms = 0, missing_handler = NULL, ready = 1 WHERE seq = ?1";
+const DUE_INSTANCES: &str = "SELECT instance_key FROM instances \
+     WHERE delayed_until_ms IS NOT NULL AND delayed_until_ms <= ?1 ORDER BY delayed_until_ms LIMIT ?2";
+const END_DELAY: &str = "UPDATE instances SET delayed_until_ms = NULL, missing_handler = NULL, missing_version = NULL \
+     WHERE instance_key = ?1";
+const EXPIRED_INSTANCES: &str = "SELECT instance_key FROM instances \
      WHERE lock_token IS NOT NULL AND ready_seq IS NULL AND locked_until_ms <= ?1 LIMIT ?2";
-const EXPIRED_ACTIVITIES: &str = "SELECT seq, lock_token FROM worker_queue \
+const EXPIRED_ACTIVITIES: &str = "SELECT seq FROM worker_queue \
      WHERE lock_token IS NOT NULL AND ready = 0 AND locked_until_ms <= ?1 LIMIT ?2";
 const EXTEND_INSTANCE: &str = "UPDATE instances SET locked_until_ms = ?2 WHERE instance_key = ?1";
 const EXTEND_ACTIVITY: &str = "UPDATE worker_queue SET locked_until_ms = ?2 WHERE seq = ?1";
@@ -34,12 +43,31 @@ const HOLDS_INSTANCE: &str =
     "SELECT 1 FROM instances WHERE instance_key = ?1 AND lock_token = ?2 AND ready_seq IS NULL";
 const CLEAR_LOCK: &str = "UPDATE instances SET lock_token = NULL, locked_until_ms = NULL, lock_ms = NULL \
      WHERE instance_key = ?1";
-const FUTURE_INSTANCES: &str = "SELECT lock_token, locked_until_ms, lock_ms FROM instances \
-     WHERE lock_token IS NOT NULL AND ready_seq IS NULL AND locked_until_ms > ?1 ORDER BY locked_until_ms DESC LIMIT ?2";
-const FUTURE_ACTIVITIES: &str = "SELECT lock_token, locked_until_ms, lock_ms FROM worker_queue \
-     WHERE lock_token IS NOT NULL AND ready = 0 AND locked_until_ms > ?1 ORDER BY locked_until_ms DESC LIMIT ?2";
-const FUTURE_LEASES: &str = "SELECT session_id, lease_until_ms, lease_ms FROM sessions \
-     WHERE lease_until_ms > ?1 ORDER BY lease_until_ms DESC LIMIT ?2";
+const FUTURE_INSTANCES: FutureRows = FutureRows {
+    all: "SELECT lock_token, locked_until_ms, lock_ms FROM instances \
+     WHERE lock_token IS NOT NULL AND ready_seq IS NULL AND locked_until_ms > ?1 ORDER BY locked_until_ms DESC LIMIT ?2",
+    one_by_one: Some(FutureRow {
+        keys: "SELECT instance_key FROM instances \
+     WHERE lock_token IS NOT NULL AND ready_seq IS NULL AND locked_until_ms > ?1 ORDER BY locked_until_ms DESC LIMIT ?2",
+        row: "SELECT lock_token, locked_until_ms, lock_ms FROM instances WHERE instance_key = ?1",
+        place: RowPlace::Instance,
+    }),
+};
+const FUTURE_ACTIVITIES: FutureRows = FutureRows {
+    all: "SELECT lock_token, locked_until_ms, lock_ms FROM worker_queue \
+     WHERE lock_token IS NOT NULL AND ready = 0 AND locked_until_ms > ?1 ORDER BY locked_until_ms DESC LIMIT ?2",
+    one_by_one: Some(FutureRow {
+        keys: "SELECT seq FROM worker_queue \
+     WHERE lock_token IS NOT NULL AND ready = 0 AND locked_until_ms > ?1 ORDER BY locked_until_ms DESC LIMIT ?2",
+        row: "SELECT lock_token, locked_until_ms, lock_ms FROM worker_queue WHERE seq = ?1",
+        place: RowPlace::Activity,
+    }),
+};
+const FUTURE_LEASES: FutureRows = FutureRows {
+    all: "SELECT session_id, lease_until_ms, lease_ms FROM sessions \
+     WHERE lease_until_ms > ?1 ORDER BY lease_until_ms DESC LIMIT ?2",
+    one_by_one: None,
+};
 const END_LEASE: &str = "UPDATE sessions SET lease_until_ms = ?2 WHERE session_id = ?1";
 const CAP_INSTANCE: &str =
     "UPDATE instances SET locked_until_ms = min(locked_until_ms, ?2) WHERE instance_key = ?1";
@@ -48,6 +76,8 @@ const CAP_ACTIVITY: &str =
 const NEXT_DUE: &str = "SELECT min(at_ms) FROM ( \
      SELECT min(visible_at_ms) AS at_ms FROM orchestrator_queue WHERE visible_at_ms > 0 AND visible_at_ms > ?1 \
      UNION ALL SELECT min(visible_at_ms) FROM worker_queue WHERE visible_at_ms > 0 AND visible_at_ms > ?1 \
+     UNION ALL SELECT min(delayed_until_ms) FROM instances \
+         WHERE delayed_until_ms IS NOT NULL AND delayed_until_ms > ?1 \
      UNION ALL SELECT min(locked_until_ms) FROM instances \
          WHERE lock_token IS NOT NULL AND ready_seq IS NULL AND locked_until_ms > ?1 \
      UNION ALL SELECT min(locked_until_ms) FROM worker_queue \
@@ -60,35 +90,49 @@ pub(crate) fn next(conn: &Connection, woken_ms: i64) -> rusqlite::Result<Option<
     conn.prepare_cached(NEXT_DUE)?.query_row([woken_ms], |row| columns::integer(row, 0))
 }
 
-/// Makes rows visible that have become due, and rows ready whose lock has expired. Returns whether there is more. Locks that
-/// were taken or renewed in this batch are `fresh`: their new end counts only after the commit.
-pub(crate) fn wake(
+/// Makes rows visible that have become due, and ends the delays of instances. Returns whether there is more.
+pub(crate) fn show(scope: &mut Scope<'_>) -> Result<bool, VerbFailure> {
+    let mut more = false;
+    for seq in due_rows(scope, DUE_MESSAGES, &mut more)? {
+        wake_row(scope, RowPlace::Message(seq), |scope| {
+            let mut show = scope.conn.prepare_cached(SHOW_DUE_MESSAGE)?;
+            let key = show.query_row([seq], |row| columns::integer(row, 0)).optional()?.flatten();
+            key.map_or(Ok(()), |key| orchestrator_queue::refresh(scope, key))
+        })?;
+    }
+    for seq in due_rows(scope, DUE_ACTIVITIES, &mut more)? {
+        wake_row(scope, RowPlace::Activity(seq), |scope| {
+            scope.conn.prepare_cached(SHOW_ACTIVITY)?.execute([seq])?;
+            scope.effects.work = true;
+            Ok(())
+        })?;
+    }
+    for key in due_rows(scope, DUE_INSTANCES, &mut more)? {
+        wake_row(scope, RowPlace::Instance(key), |scope| {
+            scope.conn.prepare_cached(END_DELAY)?.execute([key])?;
+            orchestrator_queue::refresh(scope, key)
+        })?;
+    }
+    Ok(more)
+}
+
+/// Makes rows ready whose lock has expired, and ends leases. Returns whether there is more. Locks that were taken or renewed
+/// in this batch are `fresh`: their new end counts only after the commit.
+pub(crate) fn expire(
     scope: &mut Scope<'_>,
     future: &mut FutureLocks,
     fresh: &BTreeSet<String>,
 ) -> Result<bool, VerbFailure> {
-    let mut more = false;
-    for (seq, key) in due_rows(scope, DUE_MESSAGES, &mut more)? {
-        one(scope, |scope| {
-            scope.conn.prepare_cached(SHOW_MESSAGE)?.execute([seq])?;
-            key.map_or(Ok(()), |key| orchestrator_queue::refresh(scope, key))
-        })?;
-    }
-    for (seq, _) in due_rows(scope, DUE_ACTIVITIES, &mut more)? {
-        one(scope, |scope| {
-            scope.conn.prepare_cached(SHOW_ACTIVITY)?.execute([seq])?;
-            Ok(())
-        })?;
-    }
-    more |= expire_by_wall(scope)?;
+    let more = expire_by_wall(scope)?;
     let ended = scope.own_locks.ended(scope.now).filter(|token| !fresh.contains(*token));
     let ended: Vec<String> = ended.map(str::to_owned).collect();
     for token in ended {
-        one(scope, |scope| expose(scope, &token))?;
+        expose(scope, &token)?;
+        // If its row cannot be read now, the wall clock ends it later.
         scope.effects.ended.push(token);
     }
     for token in future.locks.ended(scope, &[FUTURE_INSTANCES, FUTURE_ACTIVITIES])? {
-        one(scope, |scope| expose(scope, &token))?;
+        expose(scope, &token)?;
     }
     for session_id in future.leases.ended(scope, &[FUTURE_LEASES])? {
         scope.conn.prepare_cached(END_LEASE)?.execute(params![session_id, scope.now.wall_ms])?;
@@ -98,38 +142,24 @@ pub(crate) fn wake(
     Ok(more)
 }
 
-/// Runs one change completely or not at all. A damaged row that refuses it does not keep the others from waking.
-fn one(
+/// Wakes one row. A damaged row that refuses it does not keep the others from waking, nor does a row that cannot be read.
+fn wake_row(
     scope: &mut Scope<'_>,
-    run: impl FnOnce(&mut Scope<'_>) -> Result<(), VerbFailure>,
+    place: RowPlace,
+    wake: impl FnOnce(&mut Scope<'_>) -> Result<(), VerbFailure>,
 ) -> Result<(), VerbFailure> {
-    scope.conn.prepare_cached("SAVEPOINT one")?.execute([])?;
-    match run(scope) {
-        Ok(()) => {}
-        Err(VerbFailure::Refused(error)) => {
-            tracing::warn!(target: "everturn::providers::sqlite", %error,
-                "a row that is due is damaged and stays as it is; the others are woken");
-            scope.conn.prepare_cached("ROLLBACK TO one")?.execute([])?;
-        }
-        Err(storage) => return Err(storage),
+    if let Some(error) = scope.change_row(place, wake)? {
+        tracing::warn!(target: "everturn::providers::sqlite", %error,
+            "a row that is due is damaged and stays as it is; the others are woken");
     }
-    scope.conn.prepare_cached("RELEASE one")?.execute([])?;
     Ok(())
 }
 
-/// Rows that have become due: their id, and the instance of a message. Sets `more` if there are more.
-fn due_rows(
-    scope: &Scope<'_>,
-    select: &str,
-    more: &mut bool,
-) -> Result<Vec<(i64, Option<i64>)>, VerbFailure> {
+/// Rows that have become due. Sets `more` if there are more.
+fn due_rows(scope: &Scope<'_>, select: &str, more: &mut bool) -> Result<Vec<i64>, VerbFailure> {
     let mut select = scope.conn.prepare_cached(select)?;
-    let has_instance = select.column_count() > 1;
-    let mut rows = select.query([scope.now.wall_ms, WAKE_MAX])?;
-    let mut due = Vec::new();
-    while let Some(row) = rows.next()? {
-        due.push((row.get(0)?, if has_instance { columns::integer(row, 1)? } else { None }));
-    }
+    let due = select.query_map([scope.now.wall_ms, WAKE_MAX], |row| row.get(0))?;
+    let due = due.collect::<rusqlite::Result<Vec<_>>>()?;
     *more |= is_full(&due);
     Ok(due)
 }
@@ -141,20 +171,24 @@ fn is_full<T>(rows: &[T]) -> bool {
 /// Expires locks by the wall clock. A lock of this process is judged by its monotonic clock: if that has not reached the
 /// end, the wall clock jumped, and the stored end moves with it. Returns whether there are more.
 fn expire_by_wall(scope: &mut Scope<'_>) -> Result<bool, VerbFailure> {
-    let instances = expired(scope, EXPIRED_INSTANCES)?;
-    let activities = expired(scope, EXPIRED_ACTIVITIES)?;
-    let more = is_full(&instances) || is_full(&activities);
-    for (key, left) in instances {
-        one(scope, |scope| match left {
-            Some(until_ms) => {
-                scope.conn.prepare_cached(EXTEND_INSTANCE)?.execute([key, until_ms])?;
-                Ok(())
+    let mut more = false;
+    let instances = due_rows(scope, EXPIRED_INSTANCES, &mut more)?;
+    let activities = due_rows(scope, EXPIRED_ACTIVITIES, &mut more)?;
+    for key in instances {
+        wake_row(scope, RowPlace::Instance(key), |scope| {
+            match left(scope, locks::instance_lock(scope, key)?) {
+                Some(until_ms) => {
+                    scope.conn.prepare_cached(EXTEND_INSTANCE)?.execute([key, until_ms])?;
+                    Ok(())
+                }
+                None => expose_instance(scope, key),
             }
-            None => expose_instance(scope, key),
         })?;
     }
-    for (seq, left) in activities {
-        one(scope, |scope| match left {
+    for seq in activities {
+        let lock =
+            |scope: &Scope<'_>| Ok::<_, VerbFailure>(locks::work_lock(scope, seq)?.map(|(lock, _)| lock));
+        wake_row(scope, RowPlace::Activity(seq), |scope| match left(scope, lock(scope)?) {
             Some(until_ms) => {
                 scope.conn.prepare_cached(EXTEND_ACTIVITY)?.execute([seq, until_ms])?;
                 Ok(())
@@ -165,31 +199,29 @@ fn expire_by_wall(scope: &mut Scope<'_>) -> Result<bool, VerbFailure> {
     Ok(more)
 }
 
-/// Rows whose lock has expired by the wall clock; with its new end if this process holds it and it has not.
-fn expired(scope: &Scope<'_>, select: &str) -> Result<Vec<(i64, Option<i64>)>, VerbFailure> {
-    let mut select = scope.conn.prepare_cached(select)?;
-    let mut rows = select.query([scope.now.wall_ms, WAKE_MAX])?;
-    let mut expired = Vec::new();
-    while let Some(row) = rows.next()? {
-        let token = columns::text(row, 1)?.unwrap_or_default();
-        let left = scope.own_locks.left(&token, scope.now);
-        expired.push((row.get(0)?, left.map(|left| scope.now.wall_after(left))));
-    }
-    Ok(expired)
+/// The new end of a lock that has expired by the wall clock, if this process holds it and it has not.
+fn left(scope: &Scope<'_>, lock: Option<StoredLock>) -> Option<i64> {
+    let token = lock?.token?;
+    scope.own_locks.left(&token, scope.now).map(|left| scope.now.wall_after(left))
 }
 
 /// Expires the lock with this token by both clocks, if it is still in its row: it has ended by the monotonic clock.
 fn expose(scope: &mut Scope<'_>, token: &str) -> Result<(), VerbFailure> {
     let Some(row) = row_of(token) else { return Ok(()) };
-    if scope.conn.prepare_cached(HOLDS_ACTIVITY)?.exists(params![row, token])? {
-        scope.conn.prepare_cached(CAP_ACTIVITY)?.execute([row, scope.now.wall_ms])?;
-        expose_activity(scope, row)?;
-    }
-    if scope.conn.prepare_cached(HOLDS_INSTANCE)?.exists(params![row, token])? {
-        scope.conn.prepare_cached(CAP_INSTANCE)?.execute([row, scope.now.wall_ms])?;
-        expose_instance(scope, row)?;
-    }
-    Ok(())
+    wake_row(scope, RowPlace::Activity(row), |scope| {
+        if scope.conn.prepare_cached(HOLDS_ACTIVITY)?.exists(params![row, token])? {
+            scope.conn.prepare_cached(CAP_ACTIVITY)?.execute([row, scope.now.wall_ms])?;
+            expose_activity(scope, row)?;
+        }
+        Ok(())
+    })?;
+    wake_row(scope, RowPlace::Instance(row), |scope| {
+        if scope.conn.prepare_cached(HOLDS_INSTANCE)?.exists(params![row, token])? {
+            scope.conn.prepare_cached(CAP_INSTANCE)?.execute([row, scope.now.wall_ms])?;
+            expose_instance(scope, row)?;
+        }
+        Ok(())
+    })
 }
 
 /// Makes an activity ready. Its expired lock stays in the row until another worker takes over, so that a call of the holder
@@ -222,6 +254,54 @@ impl FutureLocks {
     }
 }
 
+/// How rows with a lock or a lease that has not expired are read.
+struct FutureRows {
+    all: &'static str,
+    one_by_one: Option<FutureRow>,
+}
+
+/// How one of them is read, so that others can be read if it cannot.
+struct FutureRow {
+    keys: &'static str,
+    row: &'static str,
+    place: fn(i64) -> RowPlace,
+}
+
+/// The token of a lock, or the session of a lease; when it ends, and how long it is.
+struct StoredEnd {
+    token: String,
+    until_ms: Option<i64>,
+    lock_ms: Option<i64>,
+}
+
+impl StoredEnd {
+    fn of(row: &Row<'_>) -> rusqlite::Result<Self> {
+        let token = columns::text(row, 0)?.unwrap_or_default();
+        Ok(Self { token, until_ms: columns::integer(row, 1)?, lock_ms: columns::integer(row, 2)? })
+    }
+}
+
+impl FutureRows {
+    fn read(&self, scope: &Scope<'_>) -> Result<Vec<StoredEnd>, VerbFailure> {
+        let wanted = [scope.now.wall_ms, FUTURE_MAX];
+        let Some(one) = self.one_by_one.as_ref().filter(|_| scope.rows.one_by_one) else {
+            let mut select = scope.conn.prepare_cached(self.all)?;
+            return Ok(select.query_map(wanted, StoredEnd::of)?.collect::<rusqlite::Result<_>>()?);
+        };
+        let mut select = scope.conn.prepare_cached(one.keys)?;
+        let keys = select.query_map(wanted, |row| row.get(0))?.collect::<rusqlite::Result<Vec<i64>>>()?;
+        let mut found = Vec::new();
+        for key in keys {
+            if !scope.rows.passes_over((one.place)(key)) {
+                scope.rows.at((one.place)(key));
+                found.extend(scope.conn.prepare_cached(one.row)?.query_row([key], StoredEnd::of).optional()?);
+            }
+        }
+        scope.rows.done();
+        Ok(found)
+    }
+}
+
 /// Rows that end too far in the future. One ends when its length has passed by the monotonic clock and it was not renewed.
 #[derive(Debug, Default)]
 struct FutureEnds {
@@ -240,19 +320,13 @@ impl FutureEnds {
     }
 
     /// Those that have ended. Rows that are gone or were renewed are forgotten.
-    fn ended(&mut self, scope: &Scope<'_>, selects: &[&str]) -> Result<Vec<String>, VerbFailure> {
+    fn ended(&mut self, scope: &Scope<'_>, tables: &[FutureRows]) -> Result<Vec<String>, VerbFailure> {
         let now = scope.now;
         let mut seen = HashMap::new();
         let mut ended = Vec::new();
-        for select in selects {
-            let mut select = scope.conn.prepare_cached(select)?;
-            let mut rows = select.query([now.wall_ms, FUTURE_MAX])?;
-            while let Some(row) = rows.next()? {
-                let token = columns::text(row, 0)?.unwrap_or_default();
-                let (Some(until_ms), Some(lock_ms)) = (columns::integer(row, 1)?, columns::integer(row, 2)?)
-                else {
-                    continue;
-                };
+        for table in tables {
+            for StoredEnd { token, until_ms, lock_ms } in table.read(scope)? {
+                let (Some(until_ms), Some(lock_ms)) = (until_ms, lock_ms) else { continue };
                 let from_the_future = until_ms.saturating_sub(lock_ms) > now.wall_ms;
                 if !from_the_future || scope.own_locks.deadline(&token).is_some() {
                     continue;

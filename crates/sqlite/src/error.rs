@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::fmt;
 use std::io;
+use std::path::Path;
 
 /// An error of opening, checkpointing or closing a database. Verbs fail with a
 /// [`ProviderError`](everturn_provider::ProviderError).
@@ -56,6 +57,12 @@ impl SqliteError {
             message: format!("{doing}: {source}"),
             source: Some(Box::new(source)),
         }
+    }
+
+    /// The same error, with the file that was being opened in its message.
+    pub(crate) fn while_opening(mut self, path: &Path) -> Self {
+        self.message = format!("opening {}: {}", path.display(), self.message);
+        self
     }
 
     /// Whether the URL could not be understood.

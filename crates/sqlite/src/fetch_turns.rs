@@ -3,16 +3,16 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use everturn_core::{Event, EventKind, WorkItem};
+use everturn_core::{Event, EventKind};
 use everturn_provider::store::{FetchedTurn, LentInstance, LockKind, LockRenewal, Renewal, Stamp, TurnFetch};
 use everturn_provider::{OrchestrationItem, ProviderError};
-use rusqlite::types::ValueRef;
-use rusqlite::{Connection, Row, params};
-use semver::Version;
+use rusqlite::{Connection, params};
 
 use crate::clock_reading::{ClockReading, length_ms, stored_ms, unsigned};
 use crate::columns;
 use crate::command_queue::Command;
+use crate::due::SHOW_MESSAGE;
+use crate::fetched_messages::{DecodedMessages, UndecodedMessage, decode_messages, name_in_messages};
 use crate::kv;
 use crate::locks::{self, new_token, row_of};
 use crate::operation::{Scope, VerbFailure};
@@ -20,48 +20,10 @@ use crate::orchestrator_queue;
 use crate::parked_fetches::ParkedTurnFetch;
 use crate::provider::SqliteProvider;
 use crate::read;
+use crate::ready_instances::{Candidate, NameOrigin};
 use crate::renew::Renew;
 use crate::return_unread::UnreadGuard;
-
-/// A ready instance.
-pub(crate) struct Candidate {
-    pub(crate) key: i64,
-    pub(crate) ready_seq: i64,
-    pub(crate) instance_id: String,
-    /// Whether its row has an instance id.
-    is_named: bool,
-    origin: NameOrigin,
-    stamp: Option<Stamp>,
-    /// The pinned version of its execution, or why it cannot be read.
-    pin: Result<Option<Version>, String>,
-}
-
-impl Candidate {
-    /// The pinned version, if it has a readable one.
-    pub(crate) fn pin(&self) -> Option<&Version> {
-        self.pin.as_ref().ok().and_then(Option::as_ref)
-    }
-}
-
-/// Where the name of an instance's orchestration is found.
-#[derive(Debug, Clone)]
-enum NameOrigin {
-    /// In its row.
-    Row { name: String, version: String, execution_id: i64 },
-    /// In the start event of its first execution.
-    History,
-    /// In the message that starts it; `fresh` if no turn was ever committed.
-    Message { fresh: bool },
-}
-
-impl NameOrigin {
-    fn execution_id(&self) -> i64 {
-        match self {
-            Self::Row { execution_id, .. } => *execution_id,
-            Self::History | Self::Message { .. } => 1,
-        }
-    }
-}
+use crate::unreadable;
 
 /// Says why a history that is stored for this instance belongs to another one.
 fn misplaced(instance_id: &str, history: &[Event]) -> Option<String> {
@@ -80,7 +42,7 @@ pub(crate) struct AssignedTurn {
     origin: NameOrigin,
     stamp: Option<Stamp>,
     damage: Option<String>,
-    messages: Vec<(i64, Vec<u8>)>,
+    messages: Vec<UndecodedMessage>,
     attempt_count: u32,
 }
 
@@ -90,57 +52,12 @@ pub(crate) struct TurnAnswer {
     pub(crate) guard: UnreadGuard,
 }
 
-const SELECT_CANDIDATES: &str = "SELECT i.instance_key, i.ready_seq, i.instance_id, i.orchestration_name, \
-     i.orchestration_version, i.current_execution_id, i.turn_stamp, i.startable, e.pinned_engine_version, \
-     e.execution_id IS NULL FROM instances AS i LEFT JOIN executions AS e \
-         ON e.instance_key = i.instance_key AND e.execution_id = coalesce(i.current_execution_id, 1) \
-     WHERE i.ready_seq > ?1 ORDER BY i.ready_seq LIMIT ?2";
-const SELECT_MESSAGES: &str = "SELECT seq, attempt_count, work_item FROM orchestrator_queue \
-     WHERE instance_key = ?1 AND visible_at_ms = 0 ORDER BY seq";
+const SELECT_MESSAGES: &str = "SELECT seq, work_item, notes, attempt_count, arrived_at_ms, visible_at_ms \
+     FROM orchestrator_queue WHERE instance_key = ?1 AND visible_at_ms <= ?2";
 const TAG_MESSAGES: &str = "UPDATE orchestrator_queue SET tagged = 1, attempt_count = min(attempt_count, 4294967294) + 1 \
      WHERE instance_key = ?1 AND visible_at_ms = 0";
-const LOCK_INSTANCE: &str = "UPDATE instances SET lock_token = ?2, locked_until_ms = ?3, lock_ms = ?4, ready_seq = NULL \
-     WHERE instance_key = ?1";
-
-/// The next instances that are ready, the one with the oldest message first.
-pub(crate) fn candidates(conn: &Connection, after: i64, limit: i64) -> rusqlite::Result<Vec<Candidate>> {
-    conn.prepare_cached(SELECT_CANDIDATES)?.query_map([after, limit], candidate)?.collect()
-}
-
-/// Reads a candidate whatever its columns hold: a damaged instance is fetched as such.
-fn candidate(row: &Row<'_>) -> rusqlite::Result<Candidate> {
-    let created = row.get_ref(5)? != ValueRef::Null;
-    let (execution_id, startable) = (columns::integer(row, 5)?, columns::flag(row, 7)?);
-    let origin = match (execution_id, startable) {
-        (Some(execution_id), _) => {
-            let name = columns::text(row, 3)?.unwrap_or_default();
-            NameOrigin::Row { name, version: columns::text(row, 4)?.unwrap_or_default(), execution_id }
-        }
-        (None, true) => NameOrigin::History,
-        (None, false) => NameOrigin::Message { fresh: row.get_ref(6)? == ValueRef::Null },
-    };
-    let pin = match columns::text(row, 8)? {
-        _ if created && execution_id.is_none() => Err("current execution is damaged".to_owned()),
-        // The turn that made it the current execution also inserted its row.
-        _ if created && columns::flag(row, 9)? => Err("the current execution is missing".to_owned()),
-        None => Ok(None),
-        Some(text) => {
-            Version::parse(&text).map(Some).map_err(|error| format!("pinned version {text:?}: {error}"))
-        }
-    };
-    // An instance without a history has no stamp to compare.
-    let stamp = columns::integer(row, 6)?.filter(|_| !matches!(origin, NameOrigin::Message { .. }));
-    Ok(Candidate {
-        key: row.get(0)?,
-        // A damaged number comes last.
-        ready_seq: columns::integer(row, 1)?.unwrap_or(i64::MAX),
-        is_named: row.get_ref(2)? != ValueRef::Null,
-        instance_id: columns::text(row, 2)?.unwrap_or_default(),
-        stamp: stamp.map(|stamp| Stamp(stamp.cast_unsigned())),
-        origin,
-        pin,
-    })
-}
+const LOCK_INSTANCE: &str = "UPDATE instances SET lock_token = ?2, locked_until_ms = ?3, lock_ms = ?4, lock_owner = ?5, \
+     ready_seq = NULL, delayed_until_ms = NULL, missing_handler = NULL, missing_version = NULL WHERE instance_key = ?1";
 
 /// Locks an instance for a fetch and tags its visible messages.
 pub(crate) fn assign(
@@ -152,17 +69,7 @@ pub(crate) fn assign(
     if !candidate.is_named {
         return Err(ProviderError::damaged("", format!("instance row {key} names no instance")).into());
     }
-    let mut messages = Vec::new();
-    let mut attempt_count = 0_i64;
-    {
-        let mut select = scope.conn.prepare_cached(SELECT_MESSAGES)?;
-        let mut rows = select.query([key])?;
-        while let Some(row) = rows.next()? {
-            let attempts_before = columns::integer(row, 1)?.unwrap_or(0);
-            attempt_count = attempt_count.max(attempts_before.saturating_add(1));
-            messages.push((row.get(0)?, columns::bytes(row, 2)?));
-        }
-    }
+    let VisibleMessages { messages, attempt_count } = visible_messages(scope, key)?;
     if messages.is_empty() {
         orchestrator_queue::refresh(scope, key)?;
         return Ok(None);
@@ -173,7 +80,8 @@ pub(crate) fn assign(
         key,
         token,
         scope.now.wall_after(fetch.lock_timeout),
-        stored_ms(lock_ms)
+        stored_ms(lock_ms),
+        scope.owner
     ])?;
     scope.conn.prepare_cached(TAG_MESSAGES)?.execute([key])?;
     scope.effects.held.push((token.clone(), scope.now, lock_ms));
@@ -198,6 +106,35 @@ pub(crate) fn assign(
     }))
 }
 
+/// The visible messages of an instance.
+struct VisibleMessages {
+    /// In the order of their arrival.
+    messages: Vec<UndecodedMessage>,
+    /// How often the most fetched of them is fetched with this fetch.
+    attempt_count: i64,
+}
+
+fn visible_messages(scope: &Scope<'_>, key: i64) -> Result<VisibleMessages, VerbFailure> {
+    let mut select = scope.conn.prepare_cached(SELECT_MESSAGES)?;
+    let mut rows = select.query([key, scope.now.wall_ms])?;
+    let (mut found, mut became_visible, mut attempt_count) = (Vec::new(), Vec::new(), 0_i64);
+    while let Some(row) = rows.next()? {
+        let seq: i64 = row.get(0)?;
+        let attempts_before = columns::integer(row, 3)?.unwrap_or(0);
+        attempt_count = attempt_count.max(attempts_before.saturating_add(1));
+        if columns::integer(row, 5)? != Some(0) {
+            became_visible.push(seq);
+        }
+        found.push((columns::integer(row, 4)?.unwrap_or(0), seq, UndecodedMessage::of(row)?));
+    }
+    for seq in became_visible {
+        scope.conn.prepare_cached(SHOW_MESSAGE)?.execute([seq])?;
+    }
+    found.sort_unstable_by_key(|(arrived_at_ms, seq, _)| (*arrived_at_ms, *seq));
+    let messages = found.into_iter().map(|(.., message)| message).collect();
+    Ok(VisibleMessages { messages, attempt_count })
+}
+
 /// Parks a fetch in the writer, then reads and decodes what it was assigned.
 pub(crate) async fn fetch(
     provider: &SqliteProvider,
@@ -214,16 +151,27 @@ pub(crate) async fn fetch(
             }
         },
     };
-    let (lock_timeout, warm) = (fetch.lock_timeout, fetch.warm.clone());
+    let (lock_timeout, warm, handlers) = (fetch.lock_timeout, fetch.warm.clone(), fetch.handlers.clone());
     let answer = provider
         .park::<ParkedTurnFetch>(fetch.poll_timeout, |id, once, reply| {
-            Command::FetchTurn(ParkedTurnFetch { id, once, lock_timeout, range, warm, reply })
+            Command::FetchTurn(ParkedTurnFetch { id, once, lock_timeout, range, warm, handlers, reply })
         })
         .await?;
     let Some(TurnAnswer { turn, mut guard }) = answer else { return Ok(Vec::new()) };
     let (token, locked_at) = (turn.token.clone(), turn.at);
+    let (key, instance) = (turn.key, turn.instance_id.clone());
     let completing = complete(provider, turn);
-    let (mut fetched, renewed_at) = within_lock(provider, &token, lock_timeout, completing).await?;
+    let completed = within_lock(provider, &token, lock_timeout, completing).await;
+    let (mut fetched, renewed_at) = completed.map_err(|error| {
+        if !unreadable::is_cause_of(&error) {
+            return error;
+        }
+        // Before the guard returns the instance to the queue: it would be the next one again.
+        let reason = error.message.clone();
+        provider.send_even_if_closed(Command::PassOver { key, instance: instance.clone(), reason });
+        let message = format!("instance {instance} cannot be read now: {}", error.message);
+        ProviderError::retryable("fetch_turns", message).with_source(error)
+    })?;
     fetched.lock_left = locks::left(renewed_at.unwrap_or(locked_at), provider.now(), lock_timeout);
     guard.disarm();
     Ok(vec![fetched])
@@ -271,7 +219,7 @@ async fn within_lock<T>(
 async fn complete(provider: &SqliteProvider, turn: AssignedTurn) -> Result<FetchedTurn, ProviderError> {
     let AssignedTurn { token, lent, key, instance_id, origin, stamp, damage, attempt_count, .. } = turn;
     let execution_id = origin.execution_id();
-    let (messages, damaged_message) = decode_messages(&turn.messages);
+    let DecodedMessages { messages, notes, damage: damaged_message } = decode_messages(&turn.messages);
     let mut history_error = damage.or(damaged_message);
     let warm = lent.filter(|_| history_error.is_none());
     let mut history = Vec::new();
@@ -284,7 +232,7 @@ async fn complete(provider: &SqliteProvider, turn: AssignedTurn) -> Result<Fetch
                     history_error = history_error.or(damage);
                     history = events;
                 }
-                Err(error) if error.is_damaged() => {
+                Err(error) if is_damaged(&error) => {
                     history_error.get_or_insert(error.message);
                 }
                 Err(error) => return Err(error),
@@ -296,7 +244,7 @@ async fn complete(provider: &SqliteProvider, turn: AssignedTurn) -> Result<Fetch
         };
         match provider.read_with("fetch_turns", read).await {
             Ok(snapshot) => kv_snapshot = snapshot,
-            Err(error) if error.is_damaged() => {
+            Err(error) if is_damaged(&error) => {
                 let message =
                     || format!("the custom status or the key-value store is damaged: {}", error.message);
                 history_error.get_or_insert_with(message);
@@ -312,7 +260,7 @@ async fn complete(provider: &SqliteProvider, turn: AssignedTurn) -> Result<Fetch
                 match read::events(provider, key, execution_id).await {
                     Ok(events) => name_in_history(&events),
                     // The warm copy is sound; only the name is not found.
-                    Err(error) if error.is_damaged() => None,
+                    Err(error) if is_damaged(&error) => None,
                     Err(error) => return Err(error),
                 }
             } else {
@@ -337,22 +285,13 @@ async fn complete(provider: &SqliteProvider, turn: AssignedTurn) -> Result<Fetch
     };
     // How much of the lock is left is known when the answer is given.
     let mut fetched = FetchedTurn::new(item, token, Duration::ZERO, attempt_count);
-    (fetched.warm, fetched.stamp) = (warm, stamp);
+    (fetched.notes, fetched.warm, fetched.stamp) = (notes, warm, stamp);
     Ok(fetched)
 }
 
-fn decode_messages(stored: &[(i64, Vec<u8>)]) -> (Vec<WorkItem>, Option<String>) {
-    let mut messages = Vec::with_capacity(stored.len());
-    let mut damage = None;
-    for (seq, bytes) in stored {
-        match serde_json::from_slice(bytes) {
-            Ok(message) => messages.push(message),
-            Err(error) => {
-                damage.get_or_insert_with(|| format!("orchestrator queue row {seq} is damaged: {error}"));
-            }
-        }
-    }
-    (messages, damage)
+/// Whether what was read is damaged. What could not be read may be sound.
+fn is_damaged(error: &ProviderError) -> bool {
+    error.is_damaged() && !unreadable::is_cause_of(error)
 }
 
 fn unknown() -> (String, String) {
@@ -362,16 +301,6 @@ fn unknown() -> (String, String) {
 fn name_in_history(history: &[Event]) -> Option<(String, String)> {
     history.iter().find_map(|event| match &event.kind {
         EventKind::OrchestrationStarted { name, version, .. } => Some((name.clone(), version.clone())),
-        _ => None,
-    })
-}
-
-fn name_in_messages(messages: &[WorkItem]) -> Option<(String, String)> {
-    messages.iter().find_map(|message| match message {
-        WorkItem::StartOrchestration { orchestration, version, .. }
-        | WorkItem::ContinueAsNew { orchestration, version, .. } => {
-            Some((orchestration.clone(), version.clone().unwrap_or_else(|| "unknown".to_owned())))
-        }
         _ => None,
     })
 }

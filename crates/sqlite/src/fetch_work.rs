@@ -1,9 +1,9 @@
 //! `fetch_work`: the oldest activity that a worker may take.
 
 use everturn_core::WorkItem;
-use everturn_provider::store::{FetchedWork, WorkFetch};
-use everturn_provider::{ProviderError, SessionFetchConfig, TagFilter};
-use rusqlite::{Connection, OptionalExtension, params};
+use everturn_provider::store::{FetchedWork, SessionPlace, WorkFetch};
+use everturn_provider::{ProviderError, TagFilter};
+use rusqlite::params;
 use tokio::time::Instant;
 
 use crate::clock_reading::{ClockReading, length_ms, stored_ms};
@@ -14,8 +14,10 @@ use crate::locks::{self, new_token, row_of};
 use crate::operation::{Scope, VerbFailure};
 use crate::parked_fetches::ParkedWorkFetch;
 use crate::provider::SqliteProvider;
+use crate::ready_work::ReadyWork;
 use crate::return_unread::UnreadGuard;
 use crate::sessions::{self, SessionLease};
+use crate::unreadable::RowPlace;
 
 /// An activity that was locked for a fetch.
 pub(crate) struct AssignedWork {
@@ -23,6 +25,8 @@ pub(crate) struct AssignedWork {
     pub(crate) at: ClockReading,
     pub(crate) lock_ms: u64,
     pub(crate) lease: Option<SessionLease>,
+    /// The place that was taken for its session.
+    place: Option<SessionPlace>,
     /// The instance that the row names; a sound item names it too.
     instance_id: Vec<u8>,
     work_item: Vec<u8>,
@@ -35,60 +39,43 @@ pub(crate) struct WorkAnswer {
     pub(crate) guard: UnreadGuard,
 }
 
-const OLDEST_UNTAGGED: &str = "SELECT seq FROM worker_queue INDEXED BY worker_queue_ready \
-     WHERE ready = 1 AND session_id IS NULL AND tag IS NULL ORDER BY seq LIMIT 1";
-const OLDEST_TAGGED: &str = "SELECT seq FROM worker_queue INDEXED BY worker_queue_ready \
-     WHERE ready = 1 AND session_id IS NULL AND tag = ?1 ORDER BY seq LIMIT 1";
-const OLDEST_OF_ALL: &str = "SELECT seq FROM worker_queue NOT INDEXED \
-     WHERE ready = 1 AND session_id IS NULL ORDER BY seq LIMIT 1";
-// Rows of sessions that another worker owns are skipped.
-const SESSION_ROWS: &str = "SELECT w.seq, w.session_id, w.tag FROM worker_queue AS w \
-     INDEXED BY worker_queue_session_ready LEFT JOIN sessions AS s ON s.session_id = w.session_id \
-     WHERE w.ready = 1 AND w.session_id IS NOT NULL \
-     AND (s.session_id IS NULL OR typeof(s.lease_until_ms) <> 'integer' \
-     OR s.lease_until_ms <= ?1 OR s.owner_id = ?2) ORDER BY w.seq";
-const SESSION_WORK_READY: &str = "SELECT 1 FROM worker_queue INDEXED BY worker_queue_session_ready \
-     WHERE ready = 1 AND session_id IS NOT NULL LIMIT 1";
 const SELECT_ACTIVITY: &str = "SELECT attempt_count, work_item, instance_id FROM worker_queue WHERE seq = ?1";
 const LOCK_ACTIVITY: &str = "UPDATE worker_queue SET lock_token = ?2, locked_until_ms = ?3, lock_ms = ?4, ready = 0, \
-     attempt_count = ?5 WHERE seq = ?1";
-
-/// Whether any activity that is bound to a session is ready.
-pub(crate) fn session_work_is_ready(conn: &Connection) -> rusqlite::Result<bool> {
-    conn.prepare_cached(SESSION_WORK_READY)?.exists([])
-}
+     visible_at_ms = 0, missing_handler = NULL, attempt_count = ?5, lock_owner = ?6 WHERE seq = ?1";
 
 /// Locks the oldest activity that the fetch may take. A damaged row that cannot be locked is removed: it would block all
 /// fetches.
 pub(crate) fn assign(
     scope: &mut Scope<'_>,
     fetch: &ParkedWorkFetch,
+    ready: &mut ReadyWork,
 ) -> Result<Option<AssignedWork>, VerbFailure> {
     loop {
-        let Some((seq, session_id)) = oldest(scope, fetch)? else { return Ok(None) };
-        match lock(scope, fetch, seq, session_id) {
+        let now_ms = scope.now.wall_ms;
+        let Some(oldest) = ready.oldest_for(scope.conn, scope.rows, fetch, now_ms)? else { return Ok(None) };
+        let place = match (&oldest.session_id, &fetch.session_places) {
+            (Some(session_id), Some(places)) => match places.reserve(session_id) {
+                Some(place) => Some(place),
+                // The last place was taken after the store asked for room.
+                None => return Ok(None),
+            },
+            _ => None,
+        };
+        scope.rows.at(RowPlace::Activity(oldest.seq));
+        match lock(scope, fetch, oldest.seq, oldest.session_id.clone()) {
             Err(VerbFailure::Refused(error)) => {
-                let outcome = damaged_activity::remove(scope, seq, &error.message, true)?;
+                let outcome = damaged_activity::remove(scope, oldest.seq, &error.message, true)?;
                 outcome.log(&error.message);
+                ready.forget();
             }
-            locked => return locked.map(Some),
+            Err(storage) => return Err(storage),
+            Ok(locked) => {
+                scope.rows.done();
+                ready.taken(scope.conn, scope.rows, &oldest, fetch, now_ms)?;
+                return Ok(Some(AssignedWork { place, ..locked }));
+            }
         }
     }
-}
-
-/// The oldest activity that the fetch may take, and the session it is bound to.
-fn oldest(scope: &Scope<'_>, fetch: &ParkedWorkFetch) -> Result<Option<(i64, Option<String>)>, VerbFailure> {
-    let plain = oldest_plain(scope, &fetch.tags)?;
-    let bound = match &fetch.session {
-        Some(session) => oldest_bound(scope, session, &fetch.tags)?,
-        None => None,
-    };
-    Ok(match (plain, bound) {
-        (None, None) => None,
-        (Some(plain), Some((seq, session_id))) if seq < plain => Some((seq, Some(session_id))),
-        (None, Some((seq, session_id))) => Some((seq, Some(session_id))),
-        (Some(plain), _) => Some((plain, None)),
-    })
 }
 
 fn lock(
@@ -110,7 +97,8 @@ fn lock(
         token,
         until_ms,
         stored_ms(lock_ms),
-        attempt_count
+        attempt_count,
+        scope.owner
     ])?;
     let lease = match (&fetch.session, session_id) {
         (Some(session), Some(session_id)) => {
@@ -120,59 +108,16 @@ fn lock(
     };
     scope.effects.held.push((token.clone(), scope.now, lock_ms));
     let attempt_count = u32::try_from(attempt_count).unwrap_or(u32::MAX);
-    Ok(AssignedWork { token, at: scope.now, lock_ms, lease, instance_id, work_item, attempt_count })
-}
-
-fn oldest_plain(scope: &Scope<'_>, tags: &TagFilter) -> Result<Option<i64>, VerbFailure> {
-    let conn = scope.conn;
-    let untagged =
-        || conn.prepare_cached(OLDEST_UNTAGGED)?.query_row([], |row| row.get::<_, i64>(0)).optional();
-    let tagged = |tag: &String| {
-        conn.prepare_cached(OLDEST_TAGGED)?.query_row([tag], |row| row.get::<_, i64>(0)).optional()
-    };
-    let mut oldest: Option<i64> = None;
-    match tags {
-        TagFilter::None => {}
-        TagFilter::Any => {
-            oldest = conn.prepare_cached(OLDEST_OF_ALL)?.query_row([], |row| row.get(0)).optional()?;
-        }
-        TagFilter::DefaultOnly => oldest = untagged()?,
-        TagFilter::Tags(names) => {
-            for name in names {
-                oldest = earlier(oldest, tagged(name)?);
-            }
-        }
-        TagFilter::DefaultAnd(names) => {
-            oldest = untagged()?;
-            for name in names {
-                oldest = earlier(oldest, tagged(name)?);
-            }
-        }
-    }
-    Ok(oldest)
-}
-
-fn earlier(one: Option<i64>, other: Option<i64>) -> Option<i64> {
-    match (one, other) {
-        (Some(one), Some(other)) => Some(one.min(other)),
-        (one, other) => one.or(other),
-    }
-}
-
-fn oldest_bound(
-    scope: &Scope<'_>,
-    session: &SessionFetchConfig,
-    tags: &TagFilter,
-) -> Result<Option<(i64, String)>, VerbFailure> {
-    let mut select = scope.conn.prepare_cached(SESSION_ROWS)?;
-    let mut rows = select.query(params![scope.now.wall_ms, session.owner_id])?;
-    while let Some(row) = rows.next()? {
-        let tag = columns::text(row, 2)?;
-        if tags.matches(tag.as_deref()) {
-            return Ok(Some((row.get(0)?, columns::text(row, 1)?.unwrap_or_default())));
-        }
-    }
-    Ok(None)
+    Ok(AssignedWork {
+        token,
+        at: scope.now,
+        lock_ms,
+        lease,
+        place: None,
+        instance_id,
+        work_item,
+        attempt_count,
+    })
 }
 
 /// Parks a fetch in the writer, then decodes what it was assigned.
@@ -188,10 +133,20 @@ pub(crate) async fn fetch(
     let began = Instant::now();
     loop {
         let left = fetch.poll_timeout.saturating_sub(began.elapsed());
-        let (session, tags) = (fetch.session.clone(), fetch.tags.clone());
+        let (session, session_places) = (fetch.session.clone(), fetch.session_places.clone());
+        let (tags, handlers) = (fetch.tags.clone(), fetch.handlers.clone());
         let answer = provider
             .park::<ParkedWorkFetch>(left, |id, once, reply| {
-                Command::FetchWork(ParkedWorkFetch { id, once, lock_timeout, session, tags, reply })
+                Command::FetchWork(ParkedWorkFetch {
+                    id,
+                    once,
+                    lock_timeout,
+                    session,
+                    session_places,
+                    tags,
+                    handlers,
+                    reply,
+                })
             })
             .await?;
         let Some(WorkAnswer { work, mut guard }) = answer else { return Ok(Vec::new()) };
@@ -209,7 +164,9 @@ pub(crate) async fn fetch(
                 if is_sound {
                     guard.disarm();
                     let lock_left = locks::left(work.at, provider.now(), lock_timeout);
-                    return Ok(vec![FetchedWork::new(item, work.token, lock_left, work.attempt_count)]);
+                    let mut fetched = FetchedWork::new(item, work.token, lock_left, work.attempt_count);
+                    fetched.session_place = work.place;
+                    return Ok(vec![fetched]);
                 }
             }
             Ok(other) => {

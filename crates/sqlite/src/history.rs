@@ -60,6 +60,11 @@ impl HistoryDelta {
         self.bytes
     }
 
+    /// How many events it has.
+    pub(crate) fn count(&self) -> i64 {
+        stored_count(self.events.len())
+    }
+
     pub(crate) fn has_start(&self) -> bool {
         self.start_event_id.is_some()
     }

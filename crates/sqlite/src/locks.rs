@@ -1,5 +1,6 @@
 //! Lock tokens: how they are made and checked, and which of them this process holds.
 
+use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
 
@@ -58,7 +59,7 @@ pub(crate) fn check(
     if stored.token.as_deref() != Some(token) {
         return Err(unknown_token(token));
     }
-    let is_alive = match scope.own_locks.deadline(token) {
+    let is_alive = match scope.renewed.deadline(token).or_else(|| scope.own_locks.deadline(token)) {
         Some(deadline) => called.monotonic < deadline,
         None => stored.until_ms.is_some_and(|until_ms| called.wall_ms < until_ms),
     };
@@ -66,6 +67,29 @@ pub(crate) fn check(
         Ok(())
     } else {
         Err(ProviderError::lock_lost("", format!("lock expired (lock_token {token})")).into())
+    }
+}
+
+/// The locks that were renewed in the open transaction, with their new ends. A holder may use its lock in the batch that
+/// renews it: both calls may have waited for the same slow operation, and the old end may have passed between them.
+#[derive(Debug, Default)]
+pub(crate) struct RenewedLocks(RefCell<HashMap<String, Duration>>);
+
+impl RenewedLocks {
+    /// The lock lasts `length_ms` from `at` on.
+    pub(crate) fn renew(&self, token: &str, at: ClockReading, length_ms: u64) {
+        let deadline = at.monotonic.saturating_add(Duration::from_millis(length_ms));
+        self.0.borrow_mut().insert(token.to_owned(), deadline);
+    }
+
+    /// When the lock ends; `None` if it was not renewed in this transaction.
+    pub(crate) fn deadline(&self, token: &str) -> Option<Duration> {
+        self.0.borrow().get(token).copied()
+    }
+
+    /// Another transaction begins.
+    pub(crate) fn clear(&self) {
+        self.0.borrow_mut().clear();
     }
 }
 

@@ -7,7 +7,10 @@ use rusqlite::{Connection, ErrorCode};
 use tokio::sync::oneshot;
 
 use crate::clock_reading::ClockReading;
-use crate::locks::OwnLocks;
+use crate::locks::{OwnLocks, RenewedLocks};
+use crate::owners::OwnerId;
+use crate::totals::TotalsChange;
+use crate::unreadable::{RowPlace, RowReads};
 
 /// The order of operations in a batch: calls of lock holders run first, so that no other operation takes over what they
 /// hold. Assignments to parked fetches follow after all operations.
@@ -43,9 +46,7 @@ impl From<rusqlite::Error> for VerbFailure {
             Some(ErrorCode::ConstraintViolation | ErrorCode::TooBig | ErrorCode::TypeMismatch) => {
                 Self::Refused(ProviderError::permanent("", error.to_string()).with_source(error))
             }
-            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
-                Self::Refused(ProviderError::damaged("", error.to_string()).with_source(error))
-            }
+            // Damage of the file, too: SQLite refuses every further write of the transaction.
             Some(_) => Self::Storage(error),
             // Not an error of SQLite but of the value: a column holds something else than it should.
             None => Self::Refused(ProviderError::damaged("", error.to_string()).with_source(error)),
@@ -53,8 +54,11 @@ impl From<rusqlite::Error> for VerbFailure {
     }
 }
 
-/// A storage error as callers see it.
+/// The error of a read as callers see it.
 pub(crate) fn storage_error(operation: &str, error: rusqlite::Error) -> ProviderError {
+    if matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase)) {
+        return ProviderError::damaged(operation, error.to_string()).with_source(error);
+    }
     match VerbFailure::from(error) {
         VerbFailure::Refused(mut refused) => {
             refused.operation = operation.to_owned();
@@ -71,14 +75,18 @@ pub(crate) fn storage_error(operation: &str, error: rusqlite::Error) -> Provider
 pub(crate) struct Effects {
     /// An instance became ready, and its oldest message is the newest of all messages.
     pub(crate) new_turns: bool,
-    /// An instance became ready whose messages may be older than those of other instances.
-    pub(crate) turns: bool,
+    /// Instances became ready; the oldest message of all of them.
+    pub(crate) turns: Option<i64>,
     /// There are orphaned messages to delete.
     pub(crate) orphans: bool,
     /// An activity became ready.
     pub(crate) work: bool,
     /// A row that may be assigned in this batch was deleted.
     pub(crate) removed: bool,
+    /// Rows are left in the garbage list.
+    pub(crate) garbage: bool,
+    /// How the totals change.
+    pub(crate) totals: TotalsChange,
     /// Instances whose turn ended: not assigned again before the commit.
     pub(crate) ended_turns: HashSet<i64>,
     /// Instances whose watches fire.
@@ -92,12 +100,19 @@ pub(crate) struct Effects {
 }
 
 impl Effects {
+    /// An instance became ready whose oldest message is `ready_seq`.
+    pub(crate) fn turn_is_ready(&mut self, ready_seq: Option<i64>) {
+        self.turns = self.turns.into_iter().chain(ready_seq).min();
+    }
+
     pub(crate) fn absorb(&mut self, other: Self) {
         self.new_turns |= other.new_turns;
-        self.turns |= other.turns;
+        self.turn_is_ready(other.turns);
         self.orphans |= other.orphans;
         self.work |= other.work;
         self.removed |= other.removed;
+        self.garbage |= other.garbage;
+        self.totals.add(other.totals);
         self.ended_turns.extend(other.ended_turns);
         self.touched.extend(other.touched);
         self.held.extend(other.held);
@@ -112,7 +127,40 @@ pub(crate) struct Scope<'a> {
     pub(crate) clock: &'a dyn Clock,
     pub(crate) now: ClockReading,
     pub(crate) own_locks: &'a OwnLocks,
+    /// The locks that were renewed in this transaction.
+    pub(crate) renewed: &'a RenewedLocks,
+    /// The owner of the locks that are taken here.
+    pub(crate) owner: Option<OwnerId>,
+    /// How rows are read that no caller asked for.
+    pub(crate) rows: RowReads<'a>,
     pub(crate) effects: Effects,
+}
+
+impl Scope<'_> {
+    /// Changes one row completely or not at all, unless it is passed over because it cannot be read. Returns why the row
+    /// refused the change: it is damaged, and does not keep others from being changed.
+    pub(crate) fn change_row(
+        &mut self,
+        place: RowPlace,
+        change: impl FnOnce(&mut Self) -> Result<(), VerbFailure>,
+    ) -> Result<Option<ProviderError>, VerbFailure> {
+        if self.rows.passes_over(place) {
+            return Ok(None);
+        }
+        self.rows.at(place);
+        self.conn.prepare_cached("SAVEPOINT one")?.execute([])?;
+        let refused = match change(self) {
+            Ok(()) => None,
+            Err(VerbFailure::Refused(error)) => {
+                self.conn.prepare_cached("ROLLBACK TO one")?.execute([])?;
+                Some(error)
+            }
+            Err(storage) => return Err(storage),
+        };
+        self.conn.prepare_cached("RELEASE one")?.execute([])?;
+        self.rows.done();
+        Ok(refused)
+    }
 }
 
 /// One kind of operation.

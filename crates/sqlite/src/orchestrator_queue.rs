@@ -1,12 +1,17 @@
 //! The orchestrator queue: messages as they are stored, and whether their instance is ready.
 
+use std::ops::Range;
+
 use everturn_core::{WorkItem, kind_of};
 use everturn_provider::ProviderError;
+use everturn_provider::store::{NewMessage, Receipt};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::clock_reading::stored_ms;
 use crate::columns;
+use crate::garbage::new_instance_key;
 use crate::operation::{Scope, VerbFailure};
+use crate::unreadable::RowPlace;
 
 /// A message as it is stored.
 #[derive(Debug)]
@@ -15,22 +20,35 @@ pub(crate) struct StoredMessage {
     pub(crate) kind: &'static str,
     pub(crate) is_start: bool,
     pub(crate) is_queue_message: bool,
-    /// When a timer becomes visible.
-    pub(crate) fire_at_ms: Option<i64>,
+    pub(crate) is_cancel: bool,
+    /// When a timer fires, and the execution it belongs to.
+    pub(crate) timer: Option<StoredTimer>,
     pub(crate) work_item: String,
+    notes: Option<String>,
+}
+
+/// What is stored of a timer beside its message.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct StoredTimer {
+    pub(crate) fire_at_ms: i64,
+    execution_id: i64,
 }
 
 impl StoredMessage {
-    /// Encodes a message of the orchestrator queue; refuses an activity.
-    pub(crate) fn encode(operation: &str, item: &WorkItem) -> Result<Self, ProviderError> {
+    /// Encodes a message of the orchestrator queue with its notes; refuses an activity.
+    pub(crate) fn encode(operation: &str, message: &NewMessage) -> Result<Self, ProviderError> {
+        let NewMessage { item, notes, .. } = message;
         if matches!(item, WorkItem::ActivityExecute { .. }) {
             return Err(ProviderError::permanent(
                 operation,
                 "an ActivityExecute belongs into the worker queue, not into the orchestrator queue",
             ));
         }
-        let fire_at_ms = match item {
-            WorkItem::TimerFired { fire_at_ms, .. } => Some(stored_ms(*fire_at_ms)),
+        let timer = match item {
+            WorkItem::TimerFired { fire_at_ms, execution_id, .. } => Some(StoredTimer {
+                fire_at_ms: stored_ms(*fire_at_ms),
+                execution_id: i64::try_from(*execution_id).unwrap_or(i64::MAX),
+            }),
             _ => None,
         };
         Ok(Self {
@@ -38,8 +56,14 @@ impl StoredMessage {
             kind: kind_of(item),
             is_start: item.is_start(),
             is_queue_message: matches!(item, WorkItem::QueueMessage { .. }),
-            fire_at_ms,
+            is_cancel: matches!(item, WorkItem::CancelInstance { .. }),
+            timer,
             work_item: encoded(operation, serde_json::to_string(item))?,
+            notes: if notes.is_empty() {
+                None
+            } else {
+                Some(encoded(operation, serde_json::to_string(notes))?)
+            },
         })
     }
 }
@@ -49,32 +73,55 @@ pub(crate) fn encoded(operation: &str, json: serde_json::Result<String>) -> Resu
     json.map_err(|error| ProviderError::permanent(operation, format!("encoding: {error}")).with_source(error))
 }
 
-const SELECT_INSTANCE: &str = "SELECT instance_key, startable, ready_seq IS NOT NULL, lock_token IS NOT NULL, orphaned \
-     FROM instances WHERE instance_id = ?1";
-const INSERT_INSTANCE: &str = "INSERT INTO instances (instance_id, orphaned) VALUES (?1, ?2)";
-const INSERT_MESSAGE: &str = "INSERT INTO orchestrator_queue (instance_key, kind, is_start, visible_at_ms, work_item) \
-     VALUES (?1, ?2, ?3, ?4, ?5)";
+const SELECT_INSTANCE: &str = "SELECT instance_key, startable, ready_seq IS NOT NULL, lock_token IS NOT NULL, orphaned, \
+     delayed_until_ms IS NOT NULL FROM instances WHERE instance_id = ?1";
+const HAS_START: &str =
+    "SELECT EXISTS (SELECT 1 FROM orchestrator_queue WHERE instance_key = ?1 AND is_start = 1)";
+const INSERT_INSTANCE: &str = concat!(
+    "INSERT INTO instances (instance_key, instance_id, orphaned, unstarted_since_ms) VALUES (",
+    new_instance_key!(),
+    ", ?1, ?2, ?3)"
+);
+// Two looks, each into one range of the index.
+const LATEST_VISIBLE: &str = "SELECT max(at_ms) FROM ( \
+     SELECT max(arrived_at_ms) AS at_ms FROM orchestrator_queue WHERE instance_key = ?1 AND visible_at_ms = 0 \
+     UNION ALL SELECT max(arrived_at_ms) FROM orchestrator_queue \
+         WHERE instance_key = ?1 AND visible_at_ms > 0 AND visible_at_ms <= ?2)";
+const INSERT_MESSAGE: &str = "INSERT INTO orchestrator_queue \
+     (instance_key, kind, is_start, arrived_at_ms, visible_at_ms, timer_execution_id, work_item, notes, unawaited) \
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
+const IS_UNAWAITED: &str = "SELECT EXISTS (SELECT 1 FROM instances WHERE instance_key = ?1 AND current_execution_id > ?2) \
+     OR EXISTS (SELECT 1 FROM executions WHERE instance_key = ?1 AND execution_id = ?2 AND status <> 'Running')";
+const NOTE_UNAWAITED: &str = "UPDATE orchestrator_queue SET unawaited = 1 WHERE instance_key = ?1 \
+     AND visible_at_ms > 0 AND timer_execution_id >= ?2 AND timer_execution_id < ?3 AND unawaited = 0";
+// A message that comes while no start is queued waits for one from then on.
+const NOTE_UNSTARTED: &str = "UPDATE instances SET unstarted_since_ms = ?2 WHERE instance_key = ?1 \
+     AND (unstarted_since_ms IS NULL OR unstarted_since_ms > ?2) \
+     AND NOT EXISTS (SELECT 1 FROM orchestrator_queue AS q WHERE q.instance_key = ?1 AND q.is_start = 1)";
+const REFRESH_UNSTARTED: &str = "UPDATE instances SET unstarted_since_ms = \
+     (SELECT min(q.arrived_at_ms) FROM orchestrator_queue AS q WHERE q.instance_key = ?1) WHERE instance_key = ?1";
 const MARK_READY: &str = "UPDATE instances SET ready_seq = ?2 WHERE instance_key = ?1";
 const CLEAR_ORPHANED: &str = "UPDATE instances SET orphaned = 0 WHERE instance_key = ?1";
-/// Computes whether an instance is ready, and whether its messages are orphans.
+/// Computes whether an instance is ready at `?2`, and whether its messages are orphans.
 macro_rules! refresh_sql {
     ($condition:literal) => {
         concat!(
             "UPDATE instances SET \
-             ready_seq = CASE WHEN startable = 1 OR EXISTS (SELECT 1 FROM orchestrator_queue AS q \
-                     WHERE q.instance_key = ?1 AND q.is_start = 1 AND q.visible_at_ms = 0) \
+             ready_seq = CASE WHEN delayed_until_ms IS NOT NULL AND missing_handler IS NULL THEN NULL \
+                 WHEN startable = 1 OR EXISTS (SELECT 1 FROM orchestrator_queue AS q \
+                     WHERE q.instance_key = ?1 AND q.is_start = 1 AND q.visible_at_ms <= ?2) \
                  THEN (SELECT min(q.seq) FROM orchestrator_queue AS q \
-                     WHERE q.instance_key = ?1 AND q.visible_at_ms = 0) END, \
+                     WHERE q.instance_key = ?1 AND q.visible_at_ms <= ?2) END, \
              orphaned = startable = 0 \
                  AND NOT EXISTS (SELECT 1 FROM orchestrator_queue AS q \
                      WHERE q.instance_key = ?1 AND q.is_start = 1) \
                  AND EXISTS (SELECT 1 FROM orchestrator_queue AS q \
-                     WHERE q.instance_key = ?1 AND q.visible_at_ms = 0) \
+                     WHERE q.instance_key = ?1 AND q.visible_at_ms <= ?2) \
                  AND NOT EXISTS (SELECT 1 FROM orchestrator_queue AS q \
-                     WHERE q.instance_key = ?1 AND q.visible_at_ms = 0 AND q.kind <> 'ExternalRaisedPersistent') \
+                     WHERE q.instance_key = ?1 AND q.visible_at_ms <= ?2 AND q.kind <> 'ExternalRaisedPersistent') \
              WHERE instance_key = ?1",
             $condition,
-            " RETURNING ready_seq IS NOT NULL, orphaned"
+            " RETURNING ready_seq, orphaned"
         )
     };
 }
@@ -82,7 +129,12 @@ macro_rules! refresh_sql {
 pub(crate) const REFRESH: &str = refresh_sql!(" AND (lock_token IS NULL OR ready_seq IS NOT NULL)");
 const EXPOSE: &str = refresh_sql!("");
 const SELECT_ORPHANED: &str = "SELECT instance_key FROM instances WHERE orphaned = 1 AND startable = 0 AND created_at_ms IS NULL AND lock_token IS NULL LIMIT 64";
-const DELETE_VISIBLE: &str = "DELETE FROM orchestrator_queue WHERE instance_key = ?1 AND visible_at_ms = 0";
+// In the index alone: its rows need not be readable.
+const ORPHANED_KEYS: &str =
+    "SELECT instance_key FROM instances INDEXED BY instances_orphaned WHERE orphaned = 1 LIMIT 1000";
+const IS_ORPHANED: &str = "SELECT EXISTS (SELECT 1 FROM instances WHERE instance_key = ?1 AND orphaned = 1 AND startable = 0 \
+     AND created_at_ms IS NULL AND lock_token IS NULL)";
+const DELETE_VISIBLE: &str = "DELETE FROM orchestrator_queue WHERE instance_key = ?1 AND visible_at_ms <= ?2";
 const DELETE_EMPTY: &str = "DELETE FROM instances WHERE instance_key = ?1 AND created_at_ms IS NULL \
      AND NOT EXISTS (SELECT 1 FROM executions WHERE executions.instance_key = ?1) \
      AND NOT EXISTS (SELECT 1 FROM orchestrator_queue WHERE orchestrator_queue.instance_key = ?1)";
@@ -94,34 +146,78 @@ struct Receiver {
     ready: bool,
     locked: bool,
     orphaned: bool,
+    delayed: bool,
     /// The message is its first.
     new: bool,
 }
 
-/// Puts a message into the queue, visible now or from `visible_at_ms` on.
+impl Receiver {
+    /// Whether none of its messages was made visible. One that is due and not yet made visible has arrived before it was due,
+    /// so before now.
+    fn has_no_visible_message(&self) -> bool {
+        self.startable && !self.ready && !self.locked && !self.delayed
+    }
+}
+
+/// Puts a message into the queue, visible now or from `visible_at_ms` on. A timer arrives at its fire time, any other message
+/// now, but not before one of the instance's messages that is visible. A cancellation is kept
+/// only if its instance exists or is about to start.
 pub(crate) fn insert(
     scope: &mut Scope<'_>,
     message: &StoredMessage,
     visible_at_ms: Option<i64>,
-) -> Result<(), VerbFailure> {
+) -> Result<Receipt, VerbFailure> {
     let visible_at_ms = visible_at_ms.filter(|at_ms| *at_ms > scope.now.wall_ms).unwrap_or(0);
-    let receiver = find_or_create(scope.conn, message, visible_at_ms)?;
+    let found = find(scope.conn, &message.instance_id)?;
+    let receipt = receipt_of(scope.conn, found.as_ref(), message)?;
+    if receipt == Receipt::Dropped {
+        return Ok(receipt);
+    }
+    let arrived_at_ms = match (&message.timer, &found) {
+        (Some(timer), _) => timer.fire_at_ms,
+        (None, None) => scope.now.wall_ms,
+        (None, Some(receiver)) if receiver.has_no_visible_message() => scope.now.wall_ms,
+        (None, Some(receiver)) => {
+            latest_visible(scope, receiver.key)?.map_or(scope.now.wall_ms, |at| at.max(scope.now.wall_ms))
+        }
+    };
+    let receiver = match found {
+        Some(receiver) => receiver,
+        None => create(scope.conn, message, arrived_at_ms, visible_at_ms)?,
+    };
+    let unawaited = match message.timer {
+        Some(timer) if !receiver.new => scope
+            .conn
+            .prepare_cached(IS_UNAWAITED)?
+            .query_row([receiver.key, timer.execution_id], |row| row.get(0))?,
+        _ => false,
+    };
     scope.conn.prepare_cached(INSERT_MESSAGE)?.execute(params![
         receiver.key,
         message.kind,
         message.is_start,
+        arrived_at_ms,
         visible_at_ms,
-        message.work_item
+        message.timer.map(|timer| timer.execution_id),
+        message.work_item,
+        message.notes,
+        unawaited
     ])?;
-    if visible_at_ms > 0 && !message.is_start {
-        return Ok(());
+    if !receiver.startable && !receiver.new && !message.is_start {
+        let noted = scope.conn.prepare_cached(NOTE_UNSTARTED)?.execute([receiver.key, arrived_at_ms]);
+        queued_although_damaged(receiver.key, noted.map_err(VerbFailure::from))?;
     }
-    if receiver.startable || (receiver.new && message.is_start) {
+    if visible_at_ms > 0 && !message.is_start {
+        return Ok(receipt);
+    }
+    if receiver.delayed {
+        refresh(scope, receiver.key)?;
+    } else if receiver.startable || (receiver.new && message.is_start) {
         if !receiver.locked && !receiver.ready && visible_at_ms == 0 {
             let seq = scope.conn.last_insert_rowid();
             let marked = scope.conn.prepare_cached(MARK_READY)?.execute(params![receiver.key, seq]);
             scope.effects.new_turns |=
-                unless_damaged(receiver.key, marked.map_err(VerbFailure::from))?.is_some();
+                queued_although_damaged(receiver.key, marked.map_err(VerbFailure::from))?.is_some();
         }
     } else if message.is_queue_message && receiver.orphaned {
         // The next fetch deletes orphans, even if it finds no instance.
@@ -129,38 +225,77 @@ pub(crate) fn insert(
     } else {
         refresh(scope, receiver.key)?;
     }
+    Ok(receipt)
+}
+
+/// What becomes of a message that is about to be inserted.
+fn receipt_of(
+    conn: &Connection,
+    receiver: Option<&Receiver>,
+    message: &StoredMessage,
+) -> Result<Receipt, VerbFailure> {
+    if !message.is_start && !message.is_cancel {
+        return Ok(Receipt::Queued);
+    }
+    let is_taken = match receiver {
+        None => false,
+        Some(receiver) if receiver.startable => true,
+        Some(receiver) => conn.prepare_cached(HAS_START)?.query_row([receiver.key], |row| row.get(0))?,
+    };
+    Ok(match (message.is_start, is_taken) {
+        (true, true) => Receipt::Existing,
+        (true, false) => Receipt::Created,
+        (false, true) => Receipt::Queued,
+        (false, false) => Receipt::Dropped,
+    })
+}
+
+/// Nothing waits any more for the timers of these executions.
+pub(crate) fn note_unawaited(conn: &Connection, key: i64, executions: Range<i64>) -> Result<(), VerbFailure> {
+    conn.prepare_cached(NOTE_UNAWAITED)?.execute([key, executions.start, executions.end])?;
     Ok(())
 }
 
-fn find_or_create(
-    conn: &Connection,
-    message: &StoredMessage,
-    visible_at_ms: i64,
-) -> Result<Receiver, VerbFailure> {
-    let found = conn
+/// When the latest of an instance's visible messages arrived.
+fn latest_visible(scope: &Scope<'_>, key: i64) -> Result<Option<i64>, VerbFailure> {
+    let mut select = scope.conn.prepare_cached(LATEST_VISIBLE)?;
+    Ok(select.query_row([key, scope.now.wall_ms], |row| columns::integer(row, 0))?)
+}
+
+fn find(conn: &Connection, instance_id: &str) -> Result<Option<Receiver>, VerbFailure> {
+    Ok(conn
         .prepare_cached(SELECT_INSTANCE)?
-        .query_row([&message.instance_id], |row| {
+        .query_row([instance_id], |row| {
             Ok(Receiver {
                 key: row.get(0)?,
                 startable: columns::flag(row, 1)?,
                 ready: columns::flag(row, 2)?,
                 locked: columns::flag(row, 3)?,
                 orphaned: columns::flag(row, 4)?,
+                delayed: columns::flag(row, 5)?,
                 new: false,
             })
         })
-        .optional()?;
-    if let Some(receiver) = found {
-        return Ok(receiver);
-    }
+        .optional()?)
+}
+
+fn create(
+    conn: &Connection,
+    message: &StoredMessage,
+    arrived_at_ms: i64,
+    visible_at_ms: i64,
+) -> Result<Receiver, VerbFailure> {
     let orphaned = message.is_queue_message && visible_at_ms == 0;
-    conn.prepare_cached(INSERT_INSTANCE)?.execute(params![message.instance_id, orphaned])?;
+    let unstarted_since_ms = (!message.is_start).then_some(arrived_at_ms);
+    let mut insert = conn.prepare_cached(INSERT_INSTANCE)?;
+    insert.execute(params![message.instance_id, orphaned, unstarted_since_ms])?;
     Ok(Receiver {
         key: conn.last_insert_rowid(),
         startable: false,
         ready: false,
         locked: false,
         orphaned,
+        delayed: false,
         new: true,
     })
 }
@@ -168,7 +303,7 @@ fn find_or_create(
 /// Computes the instance's oldest visible message again, unless the instance is locked.
 pub(crate) fn refresh(scope: &mut Scope<'_>, key: i64) -> Result<(), VerbFailure> {
     let refreshed = run_refresh(scope, REFRESH, key);
-    unless_damaged(key, refreshed).map(|_| ())
+    queued_although_damaged(key, refreshed).map(|_| ())
 }
 
 /// The same although a lock is in the row: it has expired. Returns whether there is a message.
@@ -177,7 +312,7 @@ pub(crate) fn expose(scope: &mut Scope<'_>, key: i64) -> Result<bool, VerbFailur
 }
 
 /// A damaged row of an instance cannot be changed. Its messages stay in the queue, and their sender gets no error.
-fn unless_damaged<T>(key: i64, changed: Result<T, VerbFailure>) -> Result<Option<T>, VerbFailure> {
+fn queued_although_damaged<T>(key: i64, changed: Result<T, VerbFailure>) -> Result<Option<T>, VerbFailure> {
     match changed {
         Ok(changed) => Ok(Some(changed)),
         Err(VerbFailure::Refused(error)) => {
@@ -190,26 +325,52 @@ fn unless_damaged<T>(key: i64, changed: Result<T, VerbFailure>) -> Result<Option
 }
 
 fn run_refresh(scope: &mut Scope<'_>, sql: &str, key: i64) -> Result<bool, VerbFailure> {
-    let found: Option<(bool, bool)> =
-        scope.conn.prepare_cached(sql)?.query_row([key], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
-    let (ready, orphaned) = found.unwrap_or_default();
-    scope.effects.turns |= ready;
+    let found: Option<(Option<i64>, bool)> = scope
+        .conn
+        .prepare_cached(sql)?
+        .query_row([key, scope.now.wall_ms], |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()?;
+    let (ready_seq, orphaned) = found.unwrap_or_default();
+    scope.effects.turn_is_ready(ready_seq);
     scope.effects.orphans |= orphaned;
-    Ok(ready || orphaned)
+    Ok(ready_seq.is_some() || orphaned)
+}
+
+/// Finds out again since when the messages of an instance wait for its start.
+pub(crate) fn refresh_unstarted(conn: &Connection, key: i64) -> Result<(), VerbFailure> {
+    conn.prepare_cached(REFRESH_UNSTARTED)?.execute([key])?;
+    Ok(())
+}
+
+/// Deletes the row of an instance that does not exist and has no message any more; `false` if it stays.
+pub(crate) fn delete_if_empty(conn: &Connection, key: i64) -> Result<bool, VerbFailure> {
+    Ok(conn.prepare_cached(DELETE_EMPTY)?.execute([key])? > 0)
 }
 
 /// Deletes the messages of instances that have only queue messages and no queued start. Returns whether there may be more.
 pub(crate) fn delete_orphans(scope: &mut Scope<'_>) -> Result<bool, VerbFailure> {
-    let conn = scope.conn;
+    let (conn, rows) = (scope.conn, scope.rows);
     let keys: Vec<i64> = conn
-        .prepare_cached(SELECT_ORPHANED)?
+        .prepare_cached(if rows.one_by_one { ORPHANED_KEYS } else { SELECT_ORPHANED })?
         .query_map([], |row| row.get(0))?
         .collect::<rusqlite::Result<_>>()?;
+    let mut is_found = false;
     for key in &keys {
-        conn.prepare_cached(DELETE_VISIBLE)?.execute([key])?;
-        if conn.prepare_cached(DELETE_EMPTY)?.execute([key])? == 0 {
+        if rows.passes_over(RowPlace::Instance(*key)) {
+            continue;
+        }
+        rows.at(RowPlace::Instance(*key));
+        if rows.one_by_one
+            && !conn.prepare_cached(IS_ORPHANED)?.query_row([key], |row| columns::flag(row, 0))?
+        {
+            continue;
+        }
+        is_found = true;
+        conn.prepare_cached(DELETE_VISIBLE)?.execute([*key, scope.now.wall_ms])?;
+        if !delete_if_empty(conn, *key)? {
             conn.prepare_cached(CLEAR_ORPHANED)?.execute([key])?;
         }
     }
-    Ok(!keys.is_empty())
+    rows.done();
+    Ok(is_found)
 }

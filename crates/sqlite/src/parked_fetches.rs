@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use everturn_core::SemverRange;
-use everturn_provider::store::WarmView;
+use everturn_provider::store::{HandlerKey, HandlerView, SessionPlaces, WarmView};
 use everturn_provider::{ProviderError, SessionFetchConfig, TagFilter};
 use semver::Version;
 use tokio::sync::oneshot;
 
 use crate::fetch_turns::TurnAnswer;
 use crate::fetch_work::WorkAnswer;
+use crate::ready_instances::Candidate;
 
 /// Where the answer to a fetch goes.
 pub(crate) type FetchReply<A> = oneshot::Sender<Result<Option<A>, ProviderError>>;
@@ -36,16 +37,28 @@ pub(crate) struct ParkedTurnFetch {
     /// The pinned versions it can replay; `None` for all.
     pub(crate) range: Option<SemverRange>,
     pub(crate) warm: Option<Arc<dyn WarmView>>,
+    pub(crate) handlers: Option<Arc<dyn HandlerView>>,
     pub(crate) reply: FetchReply<TurnAnswer>,
 }
 
 impl ParkedTurnFetch {
     /// Whether it can replay an execution with this pin.
-    pub(crate) fn accepts(&self, pin: Option<&Version>) -> bool {
+    fn accepts(&self, pin: Option<&Version>) -> bool {
         match (&self.range, pin) {
             (Some(range), Some(pin)) => range.contains(pin),
             _ => true,
         }
+    }
+
+    /// Whether it may be assigned this instance.
+    pub(crate) fn may_take(&self, candidate: &Candidate) -> bool {
+        self.accepts(candidate.pin())
+            && candidate.missing_handler.as_ref().is_none_or(|handler| self.has(handler))
+    }
+
+    /// Whether its runtime has this handler, or does not say what it has.
+    pub(crate) fn has(&self, handler: &HandlerKey) -> bool {
+        self.handlers.as_ref().is_none_or(|handlers| handlers.has(handler))
     }
 }
 
@@ -55,17 +68,25 @@ pub(crate) struct ParkedWorkFetch {
     pub(crate) once: bool,
     pub(crate) lock_timeout: Duration,
     pub(crate) session: Option<SessionFetchConfig>,
+    pub(crate) session_places: Option<Arc<dyn SessionPlaces>>,
     pub(crate) tags: TagFilter,
+    pub(crate) handlers: Option<Arc<dyn HandlerView>>,
     pub(crate) reply: FetchReply<WorkAnswer>,
 }
 
 impl ParkedWorkFetch {
-    /// Whether `other` finds nothing where this one found nothing. The owner of a session matters only if activities of
-    /// sessions are ready.
-    pub(crate) fn wants_the_same(&self, other: &Self, session_work_is_ready: bool) -> bool {
-        let owner = self.session.as_ref().map(|session| &session.owner_id);
-        let same_owner = owner == other.session.as_ref().map(|session| &session.owner_id);
-        self.tags == other.tags && (same_owner || !session_work_is_ready)
+    /// Whether both may take the same activities, apart from those of sessions: their tags and their handlers are the same.
+    pub(crate) fn wants_the_same(&self, tags: &TagFilter, handlers: Option<&Arc<dyn HandlerView>>) -> bool {
+        let is_same_view = match (&self.handlers, handlers) {
+            (Some(own), Some(other)) => Arc::ptr_eq(own, other),
+            (own, other) => own.is_none() && other.is_none(),
+        };
+        self.tags == *tags && is_same_view
+    }
+
+    /// Whether its runtime has this activity, or does not say what it has.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.handlers.as_ref().is_none_or(|handlers| handlers.has(&HandlerKey::activity(name)))
     }
 }
 

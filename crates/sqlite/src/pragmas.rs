@@ -9,8 +9,8 @@ use crate::options::Synchronous;
 /// Marks the file as ours: "Evtn".
 pub(crate) const APPLICATION_ID: i64 = 0x4576_746E;
 
-/// The log is cut to this size when it is emptied.
-const JOURNAL_SIZE_LIMIT: i64 = 64 * 1024 * 1024;
+/// The log is cut to this size when it starts anew.
+const JOURNAL_SIZE_LIMIT: i64 = 32 * 1024 * 1024;
 /// The writer's page cache, in KiB (negative means KiB): the hot part of every index, so that a step reads nothing.
 const WRITER_CACHE: &str = "-32768";
 /// How many statements stay prepared: more than there are.
@@ -77,6 +77,11 @@ pub(crate) fn set(conn: &Connection, name: &str, value: &str, expected: &str) ->
     } else {
         Err(SqliteError::database(format!("setting {name} to {value}: it stayed at {actual}")))
     }
+}
+
+/// Reads from the file, so that an error of opening it comes now.
+pub(crate) fn read_version(conn: &Connection) -> rusqlite::Result<()> {
+    conn.pragma_query_value(None, "user_version", |_row| Ok(()))
 }
 
 /// The value of a pragma as text.

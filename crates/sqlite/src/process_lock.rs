@@ -8,6 +8,11 @@ use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::error::SqliteError;
+use crate::file_identity::FileIdentity;
+use crate::owners::OwnerFolder;
+
+/// How often the lock file is opened again because its name was taken from it meanwhile.
+const PLACE_LOOKS_MAX: usize = 16;
 
 /// A shared lock on `<db>-lock`, held as long as the database is open.
 #[derive(Debug)]
@@ -21,6 +26,7 @@ pub(crate) struct ProcessLock {
 pub(crate) struct OpeningLock {
     file: File,
     path: PathBuf,
+    exclusive: bool,
     alone: bool,
 }
 
@@ -31,22 +37,30 @@ impl OpeningLock {
         name.push("-lock");
         let path = PathBuf::from(name);
         let failed = |error| SqliteError::io(format_args!("locking {}", path.display()), error);
-        let file = OpenOptions::new()
-            .create(true)
-            .read(true)
-            .write(true)
-            .truncate(false)
-            .open(&path)
-            .map_err(failed)?;
-        let alone = match file.try_lock() {
-            Ok(()) => true,
-            Err(TryLockError::WouldBlock) => {
-                file.lock_shared().map_err(failed)?;
-                false
+        for _ in 0..PLACE_LOOKS_MAX {
+            let file = OpenOptions::new()
+                .create(true)
+                .read(true)
+                .write(true)
+                .truncate(false)
+                .open(&path)
+                .map_err(failed)?;
+            let exclusive = match file.try_lock() {
+                Ok(()) => true,
+                Err(TryLockError::WouldBlock) => {
+                    file.lock_shared().map_err(failed)?;
+                    false
+                }
+                Err(TryLockError::Error(error)) => return Err(failed(error)),
+            };
+            let locked = file.metadata().map_err(failed)?;
+            if FileIdentity::at(&path).map_err(failed)? == Some(FileIdentity::of(&locked)) {
+                // If the file was removed, processes that have the old one locked are seen by their own files.
+                let alone = exclusive && !OwnerFolder::beside(database).has_living_owner();
+                return Ok(Self { file, path, exclusive, alone });
             }
-            Err(TryLockError::Error(error)) => return Err(failed(error)),
-        };
-        Ok(Self { file, path, alone })
+        }
+        Err(SqliteError::database(format!("locking {}: it is removed again and again", path.display())))
     }
 
     /// Whether no other process has the database open: every lock in it is held by a process that no longer runs.
@@ -59,7 +73,7 @@ impl OpeningLock {
     /// Between the two locks another process may find itself alone; it releases none of our locks, because none was taken
     /// yet.
     pub(crate) fn share(self) -> Result<ProcessLock, SqliteError> {
-        if self.alone {
+        if self.exclusive {
             let failed = |error| SqliteError::io(format_args!("sharing {}", self.path.display()), error);
             self.file.unlock().map_err(failed)?;
             self.file.lock_shared().map_err(failed)?;

@@ -9,8 +9,8 @@ use async_trait::async_trait;
 use everturn_core::{OrchestrationStatus, SystemStats};
 use everturn_provider::store::{
     CustomStatus, ExecutionRead, Feature, FetchedTurn, FetchedWork, OrchestrationName, RawWrites, Receipt,
-    Renewal, Renewed, Settlement, Store, StoreLimits, StoredExecution, Submission, Sweep, Swept, TurnAbandon,
-    TurnCommit, TurnFetch, WorkFetch,
+    Renewal, Renewed, Settlement, Store, StoreIdentity, StoreLimits, StoredExecution, Submission, Sweep,
+    Swept, TurnAbandon, TurnCommit, TurnFetch, WorkFetch,
 };
 use everturn_provider::{Clock, InstanceWatch, ProviderAdmin, ProviderError};
 use rusqlite::Connection;
@@ -19,7 +19,7 @@ use tokio::task::AbortHandle;
 
 use crate::abandon_turn::AbandonTurn;
 use crate::clock_reading::ClockReading;
-use crate::command_queue::{Command, CommandQueue};
+use crate::command_queue::{Command, CommandQueue, QueueClosed};
 use crate::commit_turn::CommitTurn;
 use crate::error::SqliteError;
 use crate::operation::{PendingOperation, Verb, storage_error};
@@ -29,11 +29,11 @@ use crate::readers::Readers;
 use crate::renew::Renew;
 use crate::settle_work::SettleWork;
 use crate::submit::Submit;
-use crate::sweep::SweepSessions;
+use crate::sweep::SweepExpired;
 use crate::testing::Environment;
 use crate::url::{self, Location};
 use crate::writer::WriterShared;
-use crate::{fetch_turns, fetch_work, kv, open, process_lock, read};
+use crate::{fetch_turns, fetch_work, identity, kv, open, process_lock, read};
 
 /// A provider that stores everything in one SQLite file, or in memory.
 ///
@@ -56,6 +56,7 @@ pub struct SqliteProvider {
     /// None for a database in memory: only the writer's connection sees it.
     readers: Option<Arc<Readers>>,
     payload_bytes_max: usize,
+    identity: StoreIdentity,
     next_fetch_id: AtomicU64,
     ended: watch::Receiver<bool>,
     /// The writer, if it is a task.
@@ -69,9 +70,13 @@ impl std::fmt::Debug for SqliteProvider {
 }
 
 impl SqliteProvider {
-    /// Opens the database at `sqlite:{path}`, or one in memory at `sqlite::memory:`. A missing file is created.
+    /// Opens the database at `sqlite:{path}`, or one in memory at `sqlite::memory:`.
     ///
-    /// Fails if the url is not understood, the file cannot be opened, or it was written by a newer version.
+    /// A missing file is created, unless the url ends in `?mode=rw`. With `?mode=ro` the file is only read: it may be
+    /// read-only, on a full disk or in use by others, and every call that writes is refused.
+    ///
+    /// Fails if the url is not understood, the file cannot be opened, it belongs to another application or was written by a
+    /// newer version, or it must be migrated while another process has it open.
     pub async fn new(url: &str, options: Option<SqliteOptions>) -> Result<Self, SqliteError> {
         Self::open(url::parse(url)?, options.unwrap_or_default(), Environment::default()).await
     }
@@ -96,16 +101,20 @@ impl SqliteProvider {
         let shared = Arc::new(WriterShared::default());
         let readers = match &location {
             Location::Memory => None,
-            Location::File { path, .. } => {
-                Some(Arc::new(Readers::new(path.clone(), options.readers_max, &environment)))
+            Location::File { path, mode } => {
+                let (shared, commands) = (Arc::clone(&shared), Arc::clone(&commands));
+                let path = path.clone();
+                Some(Arc::new(Readers::new(path, *mode, &options, &environment, shared, commands)))
             }
         };
         let clock = Arc::clone(&options.clock);
         let payload_bytes_max = options.payload_bytes_max;
+        let file = location.clone();
         let open::StartedWriter { ended, task } =
             open::start(location, options, environment, Arc::clone(&commands), Arc::clone(&shared)).await?;
+        let identity = identity::of(&file, shared.guard.identity());
         let next_fetch_id = AtomicU64::new(0);
-        Ok(Self { commands, shared, clock, readers, payload_bytes_max, next_fetch_id, ended, task })
+        Ok(Self { commands, shared, clock, readers, payload_bytes_max, identity, next_fetch_id, ended, task })
     }
 
     /// Moves the write-ahead log into the database file. Does nothing for a database in memory.
@@ -161,6 +170,20 @@ impl SqliteProvider {
         answer.await.unwrap_or_else(|_| Err(closed(V::NAME)))
     }
 
+    /// Connections that only read; none for a database in memory.
+    pub(crate) fn readers(&self) -> Option<&Arc<Readers>> {
+        self.readers.as_ref()
+    }
+
+    /// Sends a command that must be executed even while the writer is closing.
+    pub(crate) fn send_even_if_closed(&self, command: Command) {
+        self.commands.send_even_if_closed(command);
+    }
+
+    pub(crate) fn send(&self, command: Command) -> Result<(), QueueClosed> {
+        self.commands.send(command)
+    }
+
     /// Runs a short read: beside the writer, or between its batches if the database is in memory.
     pub(crate) async fn read_with<T: Send + 'static>(
         &self,
@@ -182,6 +205,18 @@ impl SqliteProvider {
         match &self.readers {
             Some(readers) => readers.run_at_length(operation, read).await,
             None => self.read_through_writer(operation, read).await,
+        }
+    }
+
+    /// Computes something that may take long.
+    pub(crate) async fn compute_at_length<T: Send + 'static>(
+        &self,
+        operation: &'static str,
+        compute: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, ProviderError> {
+        match &self.readers {
+            Some(readers) => readers.compute_at_length(operation, compute).await,
+            None => Ok(compute()),
         }
     }
 
@@ -277,8 +312,21 @@ impl Store for SqliteProvider {
         env!("CARGO_PKG_VERSION")
     }
 
+    fn identity(&self) -> Option<StoreIdentity> {
+        Some(self.identity.clone())
+    }
+
     fn supports(&self, feature: Feature) -> bool {
-        matches!(feature, Feature::WarmInstances)
+        let features = [
+            Feature::WarmInstances,
+            Feature::StartReceipts,
+            Feature::MessageNotes,
+            Feature::DeadLetters,
+            Feature::SessionPlaces,
+            Feature::HandlerLookup,
+            Feature::LateRenewals,
+        ];
+        features.contains(&feature)
     }
 
     fn limits(&self) -> StoreLimits {
@@ -322,8 +370,8 @@ impl Store for SqliteProvider {
         self.call(Submit::encode(submission)?).await
     }
 
-    async fn sweep(&self, _sweep: &Sweep) -> Result<Swept, ProviderError> {
-        self.call(SweepSessions).await
+    async fn sweep(&self, sweep: &Sweep) -> Result<Swept, ProviderError> {
+        self.call(SweepExpired { sweep: *sweep }).await
     }
 
     async fn read_status(&self, instance: &str) -> Result<OrchestrationStatus, ProviderError> {

@@ -6,6 +6,7 @@ use everturn_provider::ProviderError;
 use everturn_provider::store::RawWrites;
 use rusqlite::{OptionalExtension, params};
 
+use crate::garbage::{self, new_instance_key};
 use crate::history::{self, HistoryDelta, stored_id};
 use crate::operation::{BatchOrder, Scope, Verb, VerbFailure};
 use crate::orchestrator_queue;
@@ -46,7 +47,10 @@ impl AppendEvents {
 }
 
 const SELECT_KEY: &str = "SELECT instance_key FROM instances WHERE instance_id = ?1";
-const INSERT_ROW: &str = "INSERT INTO instances (instance_id) VALUES (?1)";
+const INSERT_ROW: &str =
+    concat!("INSERT INTO instances (instance_key, instance_id) VALUES (", new_instance_key!(), ", ?1)");
+const HAS_EXECUTION: &str =
+    "SELECT EXISTS (SELECT 1 FROM executions WHERE instance_key = ?1 AND execution_id = ?2)";
 // A new stamp: an instance in memory was not built on these events.
 const NOTE_APPENDED: &str =
     "UPDATE instances SET turn_stamp = ?2, startable = startable OR ?3 WHERE instance_key = ?1";
@@ -72,7 +76,12 @@ impl Verb for AppendEvents {
                 conn.last_insert_rowid()
             }
         };
+        garbage::finish_execution(conn, key, self.execution_id)?;
+        let exists: bool =
+            conn.prepare_cached(HAS_EXECUTION)?.query_row([key, self.execution_id], |row| row.get(0))?;
         history::append(conn, key, self.execution_id, scope.now.wall_ms, &self.delta, None)?;
+        scope.effects.totals.executions += i64::from(!exists);
+        scope.effects.totals.events += self.delta.count();
         let stamp = i64::from_le_bytes(first_half(scope.clock.random_u128()));
         let starts = self.delta.has_start() && self.execution_id == 1;
         conn.prepare_cached(NOTE_APPENDED)?.execute(params![key, stamp, starts])?;

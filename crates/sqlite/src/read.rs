@@ -7,6 +7,7 @@ use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, params};
 
 use crate::clock_reading::unsigned;
 use crate::columns;
+use crate::garbage;
 use crate::history;
 use crate::provider::SqliteProvider;
 
@@ -95,11 +96,16 @@ pub(crate) async fn events(
     for _ in 0..=REREADS {
         let expected = provider
             .read_with("read_execution", move |conn| {
+                if garbage::is_listed(conn, key, execution_id)? {
+                    return Ok(None);
+                }
                 let count =
                     conn.prepare_cached(SELECT_COUNT)?.query_row([key, execution_id], |row| row.get(0));
-                Ok(count.optional()?.unwrap_or(0_i64))
+                Ok(Some(count.optional()?.unwrap_or(0_i64)))
             })
             .await?;
+        // It was deleted or pruned; its events are about to be removed.
+        let Some(expected) = expected else { return Ok(Vec::new()) };
         let events = all_pages(provider, key, execution_id).await?;
         let expected = usize::try_from(expected).unwrap_or(0);
         if events.len() >= expected {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use everturn_provider::ProviderError;
 use everturn_provider::store::{LockKind, LockRenewal, Renewal, Renewed, SessionRenewal};
 use rusqlite::params;
 
@@ -9,12 +10,13 @@ use crate::clock_reading::{ClockReading, length_ms, stored_ms};
 use crate::locks::{self, row_of, unknown_token};
 use crate::operation::{BatchOrder, Scope, Verb, VerbFailure};
 use crate::sessions;
+use crate::unreadable::RowPlace;
 
 const RENEW_INSTANCE_LOCK: &str =
     "UPDATE instances SET locked_until_ms = ?2, lock_ms = ?3, ready_seq = NULL WHERE instance_key = ?1";
 const RENEW_WORK_LOCK: &str =
     "UPDATE worker_queue SET locked_until_ms = ?2, lock_ms = ?3, ready = 0 WHERE seq = ?1";
-const RENEW_LEASE: &str = "UPDATE sessions SET lease_until_ms = ?2, lease_ms = ?5 \
+const RENEW_LEASE: &str = "UPDATE sessions SET lease_until_ms = ?2, lease_ms = ?5, lock_owner = ?6 \
      WHERE owner_id = ?1 AND lease_until_ms > ?3 AND active_at_ms > ?4";
 
 /// Extends locks, with one answer for each, and live session leases.
@@ -31,6 +33,19 @@ impl Verb for Renew {
     fn run(&self, scope: &mut Scope<'_>) -> Result<Renewed, VerbFailure> {
         let mut locks = Vec::with_capacity(self.renewal.locks.len());
         for lock in &self.renewal.locks {
+            let place = row_of(&lock.token).map(|row| match lock.kind {
+                LockKind::Orchestration => RowPlace::Instance(row),
+                LockKind::WorkItem => RowPlace::Activity(row),
+            });
+            if place.is_some_and(|place| scope.rows.passes_over(place)) {
+                locks.push(Err(ProviderError::retryable(
+                    Self::NAME,
+                    "the row of the lock cannot be read now",
+                )));
+                continue;
+            }
+            // One row that cannot be read must not cost the other locks of the call.
+            place.iter().for_each(|place| scope.rows.at(*place));
             let renewed = match lock.kind {
                 LockKind::Orchestration => renew_instance(scope, lock, self.called),
                 LockKind::WorkItem => renew_work(scope, lock, self.called),
@@ -44,6 +59,7 @@ impl Verb for Renew {
                 Err(storage) => return Err(storage),
             });
         }
+        scope.rows.done();
         let sessions = match &self.renewal.sessions {
             Some(sessions) => renew_sessions(scope, sessions, self.called)?,
             None => 0,
@@ -67,6 +83,7 @@ fn renew_instance(
         scope.now.wall_after(lock.extend_for),
         stored_ms(lock_ms)
     ])?;
+    scope.renewed.renew(token, scope.now, lock_ms);
     scope.effects.held.push((token.clone(), scope.now, lock_ms));
     Ok(())
 }
@@ -83,6 +100,7 @@ fn renew_work(scope: &mut Scope<'_>, lock: &LockRenewal, called: ClockReading) -
         stored_ms(lock_ms)
     ])?;
     sessions::note_activity(scope, session.as_deref())?;
+    scope.renewed.renew(token, scope.now, lock_ms);
     scope.effects.held.push((token.clone(), scope.now, lock_ms));
     Ok(())
 }
@@ -100,7 +118,8 @@ fn renew_sessions(
     let mut renewed = 0;
     // An owner that is named twice counts once.
     for owner_id in BTreeSet::from_iter(&sessions.owner_ids) {
-        renewed += renew.execute(params![owner_id, until_ms, called.wall_ms, active_since_ms, lease_ms])?;
+        let extend = params![owner_id, until_ms, called.wall_ms, active_since_ms, lease_ms, scope.owner];
+        renewed += renew.execute(extend)?;
     }
     Ok(renewed)
 }

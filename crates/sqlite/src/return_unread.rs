@@ -29,7 +29,7 @@ impl Verb for ReturnUnread {
                 let Some(key) = row_of(token) else { return Ok(()) };
                 let held = locks::instance_lock(scope, key)?;
                 if held.is_some_and(|lock| lock.token.as_ref() == Some(token)) {
-                    abandon_turn::release(scope, key, 0, true)?;
+                    abandon_turn::release(scope, key, None, true)?;
                 }
                 scope.effects.released.push(token.clone());
             }
@@ -37,7 +37,7 @@ impl Verb for ReturnUnread {
                 let Some(seq) = row_of(token) else { return Ok(()) };
                 let held = locks::work_lock(scope, seq)?;
                 if held.is_some_and(|(lock, _session)| lock.token.as_ref() == Some(token)) {
-                    settle_work::release(scope, seq, 0, true)?;
+                    settle_work::release(scope, seq, 0, None, true)?;
                     if let Some(lease) = lease {
                         sessions::undo_lease(scope, lease)?;
                     }

@@ -15,7 +15,8 @@ use crate::sessions;
 
 const DELETE_ACTIVITY: &str = "DELETE FROM worker_queue WHERE seq = ?1";
 const UNLOCK: &str = "UPDATE worker_queue SET lock_token = NULL, locked_until_ms = NULL, lock_ms = NULL, \
-     visible_at_ms = ?2, ready = ?2 = 0, attempt_count = max(attempt_count - ?3, 0) WHERE seq = ?1";
+     visible_at_ms = ?2, missing_handler = ?3, ready = ?2 = 0 OR ?3 IS NOT NULL, \
+     attempt_count = max(attempt_count - ?4, 0) WHERE seq = ?1";
 
 /// Ends the lock of a fetched activity.
 pub(crate) struct SettleWork {
@@ -27,8 +28,8 @@ pub(crate) struct SettleWork {
 enum StoredSettlement {
     /// The activity is deleted; its completion becomes visible after the delay.
     End { completion: Option<(StoredMessage, Option<Duration>)> },
-    /// The activity becomes visible again after the delay.
-    Abandon { delay: Option<Duration>, ignore_attempt: bool },
+    /// The activity becomes visible again after the delay, to workers with the missing handler at once.
+    Abandon { delay: Option<Duration>, ignore_attempt: bool, missing_handler: Option<String> },
 }
 
 impl SettleWork {
@@ -45,12 +46,14 @@ impl SettleWork {
                         format!("a {kind} is not the completion of an activity"),
                     ));
                 };
-                let stored = StoredMessage::encode(Self::NAME, &message.item)?;
+                let stored = StoredMessage::encode(Self::NAME, message)?;
                 StoredSettlement::End { completion: Some((stored, message.delay)) }
             }
-            SettlementKind::Abandon { delay, ignore_attempt } => {
-                StoredSettlement::Abandon { delay: *delay, ignore_attempt: *ignore_attempt }
-            }
+            SettlementKind::Abandon { delay, ignore_attempt, missing_handler } => StoredSettlement::Abandon {
+                delay: *delay,
+                ignore_attempt: *ignore_attempt,
+                missing_handler: missing_handler.as_ref().map(|handler| handler.name.clone()),
+            },
             other => {
                 return Err(ProviderError::unsupported(
                     Self::NAME,
@@ -88,10 +91,11 @@ impl Verb for SettleWork {
                 }
                 sessions::note_activity(scope, session.as_deref())?;
             }
-            StoredSettlement::Abandon { delay, ignore_attempt } => {
+            StoredSettlement::Abandon { delay, ignore_attempt, missing_handler } => {
                 let delay = delay.filter(|delay| !delay.is_zero());
                 let visible_at_ms = delay.map_or(0, |delay| scope.now.wall_after(delay));
-                release(scope, seq, visible_at_ms, *ignore_attempt)?;
+                let missing_handler = missing_handler.as_deref().filter(|_| visible_at_ms > 0);
+                release(scope, seq, visible_at_ms, missing_handler, *ignore_attempt)?;
             }
         }
         scope.effects.released.push(token.clone());
@@ -99,14 +103,20 @@ impl Verb for SettleWork {
     }
 }
 
-/// Clears the lock of an activity, which becomes visible again.
+/// Clears the lock of an activity, which becomes visible again: at once to workers with the missing handler.
 pub(crate) fn release(
     scope: &mut Scope<'_>,
     seq: i64,
     visible_at_ms: i64,
+    missing_handler: Option<&str>,
     ignore_attempt: bool,
 ) -> Result<(), VerbFailure> {
-    scope.conn.prepare_cached(UNLOCK)?.execute(params![seq, visible_at_ms, i64::from(ignore_attempt)])?;
-    scope.effects.work |= visible_at_ms == 0;
+    scope.conn.prepare_cached(UNLOCK)?.execute(params![
+        seq,
+        visible_at_ms,
+        missing_handler,
+        i64::from(ignore_attempt)
+    ])?;
+    scope.effects.work |= visible_at_ms == 0 || missing_handler.is_some();
     Ok(())
 }

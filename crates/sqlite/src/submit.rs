@@ -19,7 +19,7 @@ impl Submit {
     pub(crate) fn encode(submission: &Submission) -> Result<Self, ProviderError> {
         let messages = submission.messages.iter();
         let messages = messages
-            .map(|message| Ok((StoredMessage::encode(Self::NAME, &message.item)?, message.delay)))
+            .map(|message| Ok((StoredMessage::encode(Self::NAME, message)?, message.delay)))
             .collect::<Result<_, ProviderError>>()?;
         Ok(Self { messages })
     }
@@ -35,10 +35,11 @@ impl Verb for Submit {
     }
 
     fn run(&self, scope: &mut Scope<'_>) -> Result<Vec<Receipt>, VerbFailure> {
-        for (message, delay) in &self.messages {
+        let messages = self.messages.iter();
+        let receipts = messages.map(|(message, delay)| {
             let visible_at_ms = delay.map(|delay| scope.now.wall_after(delay));
-            orchestrator_queue::insert(scope, message, visible_at_ms)?;
-        }
-        Ok(vec![Receipt::Queued; self.messages.len()])
+            orchestrator_queue::insert(scope, message, visible_at_ms)
+        });
+        receipts.collect()
     }
 }

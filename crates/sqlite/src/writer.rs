@@ -4,16 +4,22 @@
 //! fetch may get a turn of an instance that its runtime holds in memory at a committed position before the commit. Such a
 //! turn has no effect except through its own commit, which comes later through the same writer.
 //!
-//! The parts: [`connection`] is the connection with its transaction, [`batch`] what one transaction holds, [`assignment`]
-//! serves parked fetches, [`schedule`] knows when to wake up, [`outage`] and [`lost_batch`] what to do while the store
-//! fails, [`other_processes`] watches the file. No thread is in here: [`thread`] and [`task`] drive the writer.
+//! The parts: [`connection`] is the connection with its transaction, [`batch`] what one transaction holds, [`fair_share`]
+//! which operations it takes, [`assignment`] serves parked fetches, [`schedule`] knows when to wake up, [`garbage_pace`] when
+//! to remove garbage, [`outage`] and [`lost_batch`] what to do while the store fails, [`passed_over`] while a row cannot be
+//! read, [`other_processes`] watches the file and [`neighbours`] acts on what it sees. No thread is in here: [`thread`] and
+//! [`task`] drive the writer.
 
 mod assignment;
 mod batch;
 mod connection;
+mod fair_share;
+mod garbage_pace;
 mod lost_batch;
-mod other_processes;
+mod neighbours;
+pub(crate) mod other_processes;
 mod outage;
+mod passed_over;
 mod schedule;
 pub(crate) mod task;
 pub(crate) mod thread;
@@ -30,27 +36,42 @@ use tokio::sync::oneshot;
 
 use self::batch::{Assignments, WriterBatch};
 use self::connection::WriteConnection;
-use self::other_processes::{FOREIGN_LOOK, OtherProcesses};
+use self::garbage_pace::GarbagePace;
+use self::other_processes::{FileSharers, OtherProcesses};
 use self::outage::{LOST_PAUSE, WriterOutage};
-use self::schedule::{CLOCK_LOOK, WakeSchedule, WorkHints};
+use self::schedule::{WakeSchedule, WorkHints};
 use crate::checkpoint::{self, Checkpointer};
 use crate::command_queue::{Command, CommandQueue, CommandSource, Reading};
 use crate::error::SqliteError;
-use crate::operation::Operation;
+use crate::garbage;
+use crate::operation::{Operation, PendingOperation};
 use crate::parked_fetches::{ParkedFetches, answer_none, fail_for_good};
+use crate::reader_gate::ReaderGate;
+use crate::stale_locks::{ReleaseFound, StaleLocks};
+use crate::store_guard::StoreGuard;
+use crate::unreadable::RowPlace;
 use crate::watches::InstanceWatches;
 
-/// After how many idle wake-ups the writer looks at everything if other processes share the file; else after each.
-const TICKS_PER_LOOK_IN_FILE: u32 = 4;
+/// Pause between two looks at watched instances that another process may have changed.
+const WATCH_LOOK: Duration = Duration::from_millis(1);
 
 /// What the writer and the provider's callers both see.
 #[derive(Debug, Default)]
 pub(crate) struct WriterShared {
     pub(crate) watches: InstanceWatches,
+    pub(crate) guard: StoreGuard,
+    pub(crate) readers: Arc<ReaderGate>,
     /// Transactions that wrote something and were committed.
     pub(crate) commits: AtomicU64,
     /// No fetch is parked: the writer may sleep until a command comes.
     pub(crate) idle: AtomicBool,
+}
+
+impl WriterShared {
+    /// Whether a fetch or a watch waits for commits of others.
+    pub(crate) fn awaits_commits(&self) -> bool {
+        !self.idle.load(Ordering::SeqCst) || self.watches.is_watched()
+    }
 }
 
 /// Limits of a batch.
@@ -79,6 +100,8 @@ pub(crate) struct Writer {
     limits: BatchLimits,
     /// Operations for the next batch.
     pending: Vec<Box<dyn Operation>>,
+    /// The last batch had no room for any operation that needs no lock, and one waits.
+    newcomer_owed: bool,
     fetches: ParkedFetches,
     /// Assignments of an earlier batch: too much of their lock was spent when they could be answered.
     late: Assignments,
@@ -86,7 +109,10 @@ pub(crate) struct Writer {
     reported: HashSet<i64>,
     schedule: WakeSchedule,
     outage: WriterOutage,
+    garbage: GarbagePace,
     others: OtherProcesses,
+    /// Another provider of this process has committed: the writer looks before the next transaction.
+    look_wanted: bool,
     reads: Vec<Reading>,
     checkpoints: Vec<oneshot::Sender<Result<(), SqliteError>>>,
     /// `None` for a database in memory.
@@ -94,59 +120,98 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    /// A writer over an opened database; `in_file` says that other processes may share it.
+    /// A writer over an opened database; `sharers` are the providers that have the same file open, if it is in one.
     pub(crate) fn new(
         conn: Connection,
-        in_file: bool,
+        sharers: Option<FileSharers>,
         clock: Arc<dyn Clock>,
         busy_timeout: Duration,
         commands: Arc<CommandQueue>,
         shared: Arc<WriterShared>,
         limits: BatchLimits,
     ) -> Result<Self, rusqlite::Error> {
-        let others = OtherProcesses::new(&conn, in_file)?;
+        let in_file = sharers.is_some();
+        let others = OtherProcesses::new(&conn, sharers)?;
+        let mut db = WriteConnection::new(conn, clock, busy_timeout);
+        db.owner = others.own_id();
+        let mut garbage = GarbagePace::default();
+        if garbage::is_there(&db.conn)? {
+            garbage.note(db.now());
+        }
         Ok(Self {
-            db: WriteConnection::new(conn, clock, busy_timeout),
+            db,
             commands,
             shared,
             limits,
             pending: Vec::new(),
+            newcomer_owed: false,
             fetches: ParkedFetches::default(),
             late: Assignments::default(),
             reported: HashSet::new(),
             schedule: WakeSchedule::default(),
             outage: WriterOutage::default(),
+            garbage,
             others,
+            look_wanted: false,
             reads: Vec::new(),
             checkpoints: Vec::new(),
             checkpointer: in_file.then(Checkpointer::default),
         })
     }
 
+    /// Takes no work and writes nothing: the file was opened for reading.
+    pub(crate) fn only_read(&mut self, reason: String) {
+        self.outage.break_with(reason);
+        self.checkpointer = None;
+    }
+
+    /// The writer is a task: it never waits for readers, which share its thread.
+    pub(crate) fn never_wait(&mut self) {
+        if let Some(checkpointer) = &mut self.checkpointer {
+            checkpointer.never_wait();
+        }
+    }
+
+    /// Releases locks of processes that no longer run, in the first batch.
+    pub(crate) fn release_stale(&mut self, found: StaleLocks) {
+        if !found.is_empty() {
+            self.pending.push(Box::new(PendingOperation::new(ReleaseFound(found), None)));
+        }
+    }
+
     /// Takes a command; the next step executes it.
     pub(crate) fn accept(&mut self, command: Command) {
         match command {
-            Command::Run(operation) => match self.outage.broken() {
+            Command::Run(operation) => match self.refusal() {
                 Some(reason) => operation.fail(reason, false),
                 None => self.pending.push(operation),
             },
-            Command::FetchTurn(fetch) => match self.outage.broken() {
+            Command::FetchTurn(fetch) => match self.refusal() {
                 Some(reason) => fail_for_good(fetch, reason),
                 None => {
+                    // Published before the fetch looks: a commit of another provider that comes later wakes the writer.
+                    self.shared.idle.store(false, Ordering::SeqCst);
                     self.fetches.turns.park(fetch);
                     self.schedule.hints.turns = true;
                 }
             },
-            Command::FetchWork(fetch) => match self.outage.broken() {
+            Command::FetchWork(fetch) => match self.refusal() {
                 Some(reason) => fail_for_good(fetch, reason),
                 None => {
+                    self.shared.idle.store(false, Ordering::SeqCst);
                     self.fetches.work.park(fetch);
                     self.schedule.hints.work = true;
                 }
             },
             Command::CancelFetch(id) => self.fetches.cancel(id),
+            Command::PassOver { key, instance, reason } => {
+                self.pass_over(RowPlace::Instance(key), Some(instance), &reason);
+            }
             Command::Wake => self.schedule.hints = WorkHints::ALL,
-            Command::Watched => {}
+            // The next step does what is to be done.
+            Command::Watched | Command::ReadersLeft => {}
+            // Not now: a batch may be open, and an error of a read could end its transaction.
+            Command::CommittedElsewhere => self.look_wanted = true,
             Command::Read(read) => self.reads.push(read),
             Command::Checkpoint(reply) => self.checkpoints.push(reply),
         }
@@ -154,23 +219,28 @@ impl Writer {
 
     /// How long the writer can sleep; `None` until a command comes.
     pub(crate) fn next_wake(&mut self) -> Option<Duration> {
-        if self.has_work() || self.commands.has_commands() {
+        if self.look_wanted || self.has_work() || self.commands.has_commands() {
             return Some(Duration::ZERO);
         }
         if self.outage.is_under_way() {
             return Some(LOST_PAUSE);
         }
+        if self.shared.watches.needs_look() {
+            return Some(WATCH_LOOK);
+        }
         let idle = self.fetches.is_empty();
         // Published before the watches are read: a client that watches later wakes the writer.
         self.shared.idle.store(idle, Ordering::SeqCst);
+        let look = self.others.look_interval(self.db.clock.monotonic());
+        let garbage = self.garbage.until_due(self.db.now());
         if idle {
             let watches = self.others.are_possible() && self.shared.watches.is_watched();
-            return watches.then_some(FOREIGN_LOOK);
+            return [watches.then_some(look), garbage].into_iter().flatten().min();
         }
         self.look_ahead();
-        let longest = if self.others.are_possible() { FOREIGN_LOOK } else { CLOCK_LOOK };
         let due = self.schedule.until_due(&self.db.own_locks, self.db.now());
-        Some(due.unwrap_or(longest).min(longest))
+        let tried_again = self.db.unreadable.until_next(self.db.clock.monotonic());
+        [due, garbage, tried_again, Some(look)].into_iter().flatten().min()
     }
 
     /// Finds out when something becomes due next. Done while no caller waits for an answer.
@@ -185,11 +255,13 @@ impl Writer {
     pub(crate) fn tick(&mut self) {
         // A failed look is repeated with the next tick.
         drop(self.look_for_foreign_commits());
+        self.garbage.tick();
         let was_out = self.outage.end();
         self.outage.release_owed(&mut self.pending);
-        let ticks_per_look = if self.others.are_possible() { TICKS_PER_LOOK_IN_FILE } else { 1 };
-        let must_look = was_out || self.schedule.is_due(&self.db.own_locks, self.db.now());
-        self.schedule.tick(ticks_per_look, must_look);
+        let now = self.db.now();
+        let tries_again = self.db.unreadable.take_due(now.monotonic);
+        let must_look = was_out || tries_again || self.schedule.is_due(&self.db.own_locks, now);
+        self.schedule.tick(now, must_look);
     }
 
     pub(crate) fn has_work(&self) -> bool {
@@ -210,9 +282,23 @@ impl Writer {
 
     /// Executes reads and checkpoints, then one batch.
     pub(crate) fn step(&mut self, source: &mut dyn CommandSource) -> WriterStep {
+        if self.look_wanted {
+            // A failed look is repeated with the next tick.
+            drop(self.look_for_foreign_commits());
+        }
         if !self.reads.is_empty() || !self.checkpoints.is_empty() {
             self.serve_between_batches();
         }
+        if let Some(checkpointer) = &mut self.checkpointer {
+            checkpointer.empty_unread(&self.db.conn, &self.shared.readers);
+        }
+        if self.shared.watches.needs_look() {
+            // If it fails, the watches fire, and their clients look for themselves.
+            drop(self.look_at_watched());
+        }
+        self.look_for_dead_owners();
+        self.fail_if_refused();
+        self.sweep_garbage_if_due();
         if !self.has_work() {
             return WriterStep::Idle;
         }
@@ -244,16 +330,6 @@ impl Writer {
         self.fetches.fail_once(reason);
     }
 
-    /// Looks whether another process has committed: then what earlier looks found is no longer true.
-    fn look_for_foreign_commits(&mut self) -> Result<(), rusqlite::Error> {
-        if self.others.have_committed(&self.db)? {
-            self.schedule.hints = WorkHints::ALL;
-            self.schedule.forget_looks(self.db.now());
-            self.shared.watches.bump_all();
-        }
-        Ok(())
-    }
-
     /// Executes reads and checkpoints. Inside a batch a read would see what is not committed.
     fn serve_between_batches(&mut self) {
         for read in std::mem::take(&mut self.reads) {
@@ -270,7 +346,7 @@ impl Writer {
     /// The provider is closing: answers all parked fetches.
     pub(crate) fn dismiss_fetches(&mut self) {
         let late = std::mem::take(&mut self.late);
-        // Their locks are released when the file is next opened.
+        // Their locks are released with the others of this provider.
         late.turns.into_iter().for_each(|(fetch, _)| answer_none(fetch));
         late.work.into_iter().for_each(|(fetch, _)| answer_none(fetch));
         self.fetches.answer_none_to_all();
@@ -279,9 +355,14 @@ impl Writer {
     /// No more commands come: closes the database.
     pub(crate) fn close(mut self) -> Result<(), SqliteError> {
         self.dismiss_fetches();
-        if self.checkpointer.is_some() {
-            // What cannot be moved now stays in the log, which is as safe.
-            drop(checkpoint::truncate(&self.db.conn));
+        self.shared.readers.open();
+        if self.refusal().is_none() {
+            // What cannot be released now is released by others, or when the file is next opened.
+            drop(self.leave());
+            if self.checkpointer.is_some() {
+                // What cannot be moved now stays in the log, which is as safe.
+                drop(checkpoint::truncate(&self.db.conn));
+            }
         }
         self.db.conn.flush_prepared_statement_cache();
         self.db.conn.close().map_err(|(_conn, error)| SqliteError::sqlite("closing the database", error))

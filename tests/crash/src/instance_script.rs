@@ -40,7 +40,12 @@ pub enum InstanceScript {
     Tagged(usize),
     /// Detached instances, started in a turn that continues as new.
     Detached(usize),
+    /// Sequential activities whose inputs are larger than a page. The second number marks these inputs. Never drawn.
+    Bulk(usize, usize),
 }
+
+/// How often the mark of an instance is in its inputs: they fill two pages and a part of a third.
+const MARKS: usize = 1_000;
 
 /// The tags of activities.
 pub const TAGS: [&str; 3] = ["red", "green", "blue"];
@@ -87,6 +92,7 @@ impl InstanceScript {
             Self::Session(_) => "session",
             Self::Tagged(_) => "tagged",
             Self::Detached(_) => "detached",
+            Self::Bulk(..) => "bulk",
         }
     }
 
@@ -101,14 +107,23 @@ impl InstanceScript {
             | Self::Parent(n)
             | Self::Session(n)
             | Self::Tagged(n)
-            | Self::Detached(n) => n,
+            | Self::Detached(n)
+            | Self::Bulk(n, _) => n,
             Self::Retry | Self::Race | Self::Signal | Self::Cancelled => 1,
         }
     }
 
     /// The input of its first execution.
     pub fn input(self) -> String {
-        format!("{}", self.size())
+        match self {
+            Self::Bulk(n, mark) => format!("{n} {}", format!("{};", Self::mark(mark)).repeat(MARKS)),
+            other => format!("{}", other.size()),
+        }
+    }
+
+    /// The text that is all over the inputs of a bulky instance, and can be its name too.
+    pub fn mark(mark: usize) -> String {
+        format!("bulk{mark:04}")
     }
 
     /// The queue messages that it needs.
@@ -142,7 +157,12 @@ impl InstanceScript {
         let parts: Vec<&str> = output.split(' ').map(|part| part.split('#').next().unwrap_or(part)).collect();
         let steps = |n: usize| (0..n).map(|index| format!("s{index}")).collect::<Vec<_>>();
         let expected = match self {
-            Self::Chain(n) | Self::Fan(n) | Self::Timers(n) | Self::Session(n) | Self::Tagged(n) => steps(n),
+            Self::Chain(n)
+            | Self::Fan(n)
+            | Self::Timers(n)
+            | Self::Session(n)
+            | Self::Tagged(n)
+            | Self::Bulk(n, _) => steps(n),
             Self::Retry => vec!["flaky".to_owned()],
             Self::Race if parts == ["late"] => return None,
             Self::Race => vec!["slow".to_owned()],
@@ -178,6 +198,7 @@ pub fn orchestrations() -> OrchestrationRegistry {
         .register("session", session)
         .register("tagged", tagged)
         .register("detached", detached)
+        .register("bulk", bulk)
         .build()
 }
 
@@ -193,6 +214,18 @@ async fn chain(ctx: OrchestrationContext, input: String) -> ScriptResult {
     }
     ctx.clear_kv_value("step");
     ctx.set_kv_value("steps", size(&input).to_string());
+    Ok(results.join(" "))
+}
+
+/// Keeps the step and the run of each result, not the large input.
+async fn bulk(ctx: OrchestrationContext, input: String) -> ScriptResult {
+    let (_, filling) = input.split_once(' ').ok_or("there is no filling")?;
+    let mut results = Vec::new();
+    for index in 0..size(&input) {
+        let result = ctx.schedule_activity("work", format!("s{index} {filling}")).await?;
+        let run = result.rsplit_once('#').map_or("", |(_, run)| run);
+        results.push(format!("s{index}#{run}"));
+    }
     Ok(results.join(" "))
 }
 

@@ -178,6 +178,10 @@ impl WorldStore for SimulatedStore {
         }
     }
 
+    fn releases_locks_of_ended_processes(&self) -> bool {
+        true
+    }
+
     fn rows_left(&self, instance: &str) -> usize {
         const ROWS: &str = "SELECT (SELECT count(*) FROM orchestrator_queue JOIN instances USING (instance_key) \
              WHERE instance_id = ?1) + (SELECT count(*) FROM worker_queue WHERE instance_id = ?1)";

@@ -89,8 +89,15 @@ pub const BUGS: &[PlantedBug] = &[
         name: "run-out-acked",
         does: "An activity whose lock ended without an answer is deleted as if it had been cancelled.",
         file: "crates/everturn/src/runtime/worker/activity.rs",
-        find: "InvocationEnd::Cancelled if lock.is_given_up() => {",
-        replace: "InvocationEnd::Cancelled if lock.is_given_up() && !BUG => {",
+        find: "let give_back = || self.abandon_after_outage(&work.item, SHORT_DELAY);",
+        replace: "\
+        let give_back = || async {
+            if BUG {
+                self.acknowledge(&work.item.token).await;
+            } else {
+                self.abandon_after_outage(&work.item, SHORT_DELAY).await;
+            }
+        };",
     },
     PlantedBug {
         name: "newcomers-acked",
@@ -142,8 +149,8 @@ pub const BUGS: &[PlantedBug] = &[
         name: "wall-clock-locks",
         does: "SQLite: the process judges its own locks by the wall clock.",
         file: "crates/sqlite/src/locks.rs",
-        find: "let is_alive = match scope.own_locks.deadline(token) {",
-        replace: "let is_alive = match scope.own_locks.deadline(token).filter(|_| !BUG) {",
+        find: "let is_alive = match scope.renewed.deadline(token).or_else(|| scope.own_locks.deadline(token)) {",
+        replace: "let is_alive = match scope.renewed.deadline(token).or_else(|| scope.own_locks.deadline(token)).filter(|_| !BUG) {",
     },
     PlantedBug {
         name: "weaker-sync",
@@ -212,8 +219,8 @@ pub const BUGS: &[PlantedBug] = &[
         name: "lost-wake-up",
         does: "SQLite: a message that makes an instance ready wakes no fetch.",
         file: "crates/sqlite/src/orchestrator_queue.rs",
-        find: "unless_damaged(receiver.key, marked.map_err(VerbFailure::from))?.is_some();",
-        replace: "unless_damaged(receiver.key, marked.map_err(VerbFailure::from))?.is_some() && !BUG;",
+        find: "queued_although_damaged(receiver.key, marked.map_err(VerbFailure::from))?.is_some();",
+        replace: "queued_although_damaged(receiver.key, marked.map_err(VerbFailure::from))?.is_some() && !BUG;",
     },
     PlantedBug {
         name: "no-room-made",
@@ -225,6 +232,13 @@ pub const BUGS: &[PlantedBug] = &[
         replace: "\
             if let Some(checkpointer) = self.checkpointer.as_mut().filter(|_| !BUG) {
                 checkpointer.after_loss(&self.db.conn);",
+    },
+    PlantedBug {
+        name: "unreadable-row-blocks",
+        does: "SQLite: a row that cannot be read is tried again at once, and loses the batch each time.",
+        file: "crates/sqlite/src/unreadable.rs",
+        find: "self.rows.get(&place).is_some_and(|row| now < row.until)",
+        replace: "self.rows.get(&place).is_some_and(|row| now < row.until) && !BUG",
     },
     PlantedBug {
         name: "damage-blocks-others",
@@ -239,5 +253,169 @@ pub const BUGS: &[PlantedBug] = &[
         }
         if let Some(error) = refusal
             && self.reported.insert(candidate.key)",
+    },
+    PlantedBug {
+        name: "outage-is-an-attempt",
+        does: "An activity that is given back because of an outage has used up an attempt.",
+        file: "crates/everturn/src/runtime/worker/settling.rs",
+        find: "self.send_abandon(&Settlement::abandon(token, delay, attempt == Attempt::TakenBack)).await",
+        replace: "\
+        let taken_back = attempt == Attempt::TakenBack && !BUG;
+        self.send_abandon(&Settlement::abandon(token, delay, taken_back)).await",
+    },
+    PlantedBug {
+        name: "outcome-stored-once",
+        does: "The outcome of an activity is not stored again after the store has failed.",
+        file: "crates/everturn/src/runtime/worker/settling.rs",
+        find: "Err(error) if error.is_retryable() || error.is_damaged() => error,",
+        replace: "Err(error) if (error.is_retryable() || error.is_damaged()) && !BUG => error,",
+    },
+    PlantedBug {
+        name: "stranger-cancelled",
+        does: "A parent cancels an instance that has the id of its child and was not started by its call.",
+        file: "crates/everturn/src/runtime/dispatcher/duplicate_start.rs",
+        find: "Some(call) if !parent.is_some_and(|parent| parent.is(call)) => {",
+        replace: "Some(call) if !parent.is_some_and(|parent| parent.is(call)) && !BUG => {",
+    },
+    PlantedBug {
+        name: "delay-hides-rows",
+        does: "SQLite: a delay hides the messages that were given back, and not the instance.",
+        file: "crates/sqlite/src/abandon_turn.rs",
+        find: "    scope.conn.prepare_cached(UNTAG)?.execute(params![key, i64::from(ignore_attempt)])?;",
+        replace: "\
+    let delay = match delay.filter(|_| BUG) {
+        Some(hidden) => {
+            let hide = \"UPDATE orchestrator_queue SET visible_at_ms = ?2, tagged = 0 \\
+                 WHERE instance_key = ?1 AND visible_at_ms = 0 AND tagged = 1\";
+            scope.conn.execute(hide, params![key, hidden.until_ms])?;
+            None
+        }
+        None => delay,
+    };
+    scope.conn.prepare_cached(UNTAG)?.execute(params![key, i64::from(ignore_attempt)])?;",
+    },
+    PlantedBug {
+        name: "arrival-overwritten",
+        does: "SQLite: a message that becomes visible counts as the oldest of its instance.",
+        file: "crates/sqlite/src/due.rs",
+        find: "let mut show = scope.conn.prepare_cached(SHOW_DUE_MESSAGE)?;",
+        replace: "\
+            if BUG {
+                scope.conn.execute(\"UPDATE orchestrator_queue SET arrived_at_ms = 0 WHERE seq = ?1\", [seq])?;
+            }
+            let mut show = scope.conn.prepare_cached(SHOW_DUE_MESSAGE)?;",
+    },
+    PlantedBug {
+        name: "moved-message-unnoticed",
+        does: "A read that gets the message of a dropped read is not made ready.",
+        file: "crates/core/src/replay_state.rs",
+        find: "if let Some(moved_up) = self.queues.cancel(token) {",
+        replace: "if let Some(moved_up) = self.queues.cancel(token).filter(|_| !BUG) {",
+    },
+    PlantedBug {
+        name: "early-cancel-kept",
+        does: "SQLite: a cancellation for an unknown id waits for a start of that id.",
+        file: "crates/sqlite/src/orchestrator_queue.rs",
+        find: "    if receipt == Receipt::Dropped {",
+        replace: "    if receipt == Receipt::Dropped && !BUG {",
+    },
+    PlantedBug {
+        name: "replaced-file-unnoticed",
+        does: "SQLite: a database file that was deleted or replaced is written to.",
+        file: "crates/sqlite/src/store_guard.rs",
+        find: "&& FileIdentity::at(path).is_ok_and(|found| found != Some(*identity))",
+        replace: "&& FileIdentity::at(path).is_ok_and(|found| found != Some(*identity) && !BUG)",
+    },
+    PlantedBug {
+        name: "newer-schema-unnoticed",
+        does: "SQLite: a process goes on writing after a newer version has migrated the file.",
+        file: "crates/sqlite/src/writer/other_processes.rs",
+        find: "if let Some(newer) = schema::newer_version(&db.conn)? {",
+        replace: "if let Some(newer) = schema::newer_version(&db.conn)?.filter(|_| !BUG) {",
+    },
+    PlantedBug {
+        name: "session-without-place",
+        does: "SQLite: a session is claimed that the runtime has no place for.",
+        file: "crates/sqlite/src/fetch_work.rs",
+        find: "let (session, session_places) = (fetch.session.clone(), fetch.session_places.clone());",
+        replace: "\
+        let (session, session_places) =
+            (fetch.session.clone(), fetch.session_places.clone().filter(|_| !BUG));",
+    },
+    PlantedBug {
+        name: "reads-compared-in-pairs",
+        does: "To find a read of a queue, all reads are compared with all others.",
+        file: "crates/core/src/replay_state/queues.rs",
+        find: "self.readers.binary_search_by(|reader| count_step(reader.cmp(&token))).ok()",
+        replace: "\
+        let before = |reader: &u64| self.readers.iter().filter(|other| *other < reader).count();
+        let slow = || self.readers.iter().find(|reader| **reader == token).map(before);
+        let all: usize = if BUG { self.readers.iter().map(before).sum() } else { 0 };
+        let found = self.readers.binary_search_by(|reader| count_step(reader.cmp(&token))).ok();
+        if all > usize::MAX / 2 { slow() } else { found }",
+    },
+    PlantedBug {
+        name: "dead-owners-kept",
+        does: "SQLite: locks of a killed process stay until they expire while another process has the file open.",
+        file: "crates/sqlite/src/writer/neighbours.rs",
+        find: "for owner in self.others.find_dead(self.db.clock.monotonic()) {",
+        replace: "for owner in self.others.find_dead(self.db.clock.monotonic()).into_iter().filter(|_| !BUG) {",
+    },
+    PlantedBug {
+        name: "rare-looks",
+        does: "SQLite: while others have the file open, their commits are looked for every quarter of a second.",
+        file: "crates/sqlite/src/writer/other_processes.rs",
+        find: "if now.saturating_sub(seen_at) < SHARED_FOR => SHARED_LOOK,",
+        replace: "\
+            if BUG && now.saturating_sub(seen_at) < SHARED_FOR => Duration::from_millis(250),
+            (Some(_), Some(seen_at)) if now.saturating_sub(seen_at) < SHARED_FOR => SHARED_LOOK,",
+    },
+    PlantedBug {
+        name: "running-per-runtime",
+        does: "A cancellation reaches only the activities of the runtime that commits it.",
+        file: "crates/everturn/src/runtime/node.rs",
+        find: "running: RunningActivities::on(store.identity()),",
+        replace: "running: RunningActivities::on(store.identity().filter(|_| !BUG)),",
+    },
+    PlantedBug {
+        name: "opening-writes",
+        does: "SQLite: opening a file begins a transaction that writes.",
+        file: "crates/sqlite/src/open_file.rs",
+        find: "    if schema::must_migrate(schema::check(&conn, path)?) {",
+        replace: "\
+    if BUG {
+        conn.execute_batch(\"BEGIN IMMEDIATE; COMMIT\").map_err(opening)?;
+    }
+    if schema::must_migrate(schema::check(&conn, path)?) {",
+    },
+    PlantedBug {
+        name: "abandon-wakes-none",
+        does: "SQLite: an activity that is given back wakes no parked worker.",
+        file: "crates/sqlite/src/settle_work.rs",
+        find: "scope.effects.work |= visible_at_ms == 0 || missing_handler.is_some();",
+        replace: "scope.effects.work |= (visible_at_ms == 0 || missing_handler.is_some()) && !BUG;",
+    },
+    PlantedBug {
+        name: "kept-session-freed",
+        does: "SQLite: a fetch that is dropped frees a session that its owner held before.",
+        file: "crates/sqlite/src/sessions.rs",
+        find: "if !lease.is_new {",
+        replace: "if !lease.is_new && !BUG {",
+    },
+    PlantedBug {
+        name: "last-call-forgotten",
+        does: "An instance that fails from outside leaves the child running that it called last.",
+        file: "crates/core/src/turn/end_execution.rs",
+        find: "let children = self.history.open(CompletableKind::SubOrchestration, last_event_id);",
+        replace: "\
+        let last_event_id = last_event_id.saturating_sub(u64::from(BUG));
+        let children = self.history.open(CompletableKind::SubOrchestration, last_event_id);",
+    },
+    PlantedBug {
+        name: "free-place-unnoticed",
+        does: "A worker slot does not fetch again when a place for a session becomes free.",
+        file: "crates/everturn/src/runtime/worker/mod.rs",
+        find: "if must_repeat {",
+        replace: "if must_repeat && !BUG {",
     },
 ];

@@ -70,8 +70,10 @@ fn read_folder(root: &Path, folder: &Path, files: &mut BTreeMap<PathBuf, Vec<u8>
             continue;
         }
         if entry.file_type().map_err(failed)?.is_dir() {
-            // Cargo marks its target folder in this way.
-            if !entry.path().join("CACHEDIR.TAG").exists() {
+            // Cargo marks its target folder in this way, but a folder that was copied may have lost the mark. With it the
+            // copy, which is inside, would be copied again and again.
+            let is_target = relative == Path::new("target") || entry.path().join("CACHEDIR.TAG").exists();
+            if !is_target {
                 read_folder(root, &relative, files)?;
             }
         } else {
@@ -129,15 +131,16 @@ mod tests {
         let (workspace, copy) = (folder.path().join("w"), folder.path().join("c"));
         write(&workspace, "crates/a/src/lib.rs", "mod count;\n");
         write(&workspace, "crates/a/src/count.rs", "fn count() -> u64 { let count = 1; count }\n");
-        write(&workspace, "target/CACHEDIR.TAG", "");
         write(&workspace, "target/large", "");
+        write(&workspace, "built/CACHEDIR.TAG", "");
         write(&copy, "crates/a/src/gone.rs", "");
         plant(&workspace, &copy, &[BUG]).unwrap();
         let read = |file: &str| std::fs::read_to_string(copy.join(file)).unwrap();
         let line = "fn count() -> u64 { let count = 1 + u64::from(crate::planted(\"off-by-one\")); count }\n";
         assert_eq!(read("crates/a/src/count.rs"), line);
         assert!(read("crates/a/src/lib.rs").contains("fn planted("));
-        assert!(!copy.join("target").exists());
+        assert!(!copy.join("target").exists(), "the target folder is not copied, marked or not");
+        assert!(!copy.join("built").exists(), "no folder with cargo's mark is copied");
         assert!(!copy.join("crates/a/src/gone.rs").exists());
     }
 

@@ -38,6 +38,8 @@ pub struct Trial {
 const SIMULATION: TestPackage = TestPackage { name: "everturn-simulation", folder: "crates/simulation" };
 const CRASH: TestPackage = TestPackage { name: "everturn-crash-tests", folder: "tests/crash" };
 const SQLITE: TestPackage = TestPackage { name: "everturn-sqlite", folder: "crates/sqlite" };
+const CORE: TestPackage = TestPackage { name: "everturn-core", folder: "crates/core" };
+const RUNTIME: TestPackage = TestPackage { name: "everturn", folder: "crates/everturn" };
 
 const FAULTS: ProofRun =
     ProofRun { id: "R1", package: SIMULATION, tests: "r1_no_promise_breaks_in_any_storm", cases: 100 };
@@ -75,12 +77,64 @@ const KILLS: ProofRun = ProofRun {
 };
 const LITTLE_ROOM: ProofRun =
     ProofRun { id: "R9", package: CRASH, tests: "r9_a_little_room_is_enough_to_go_on", cases: 6 };
+const UNREADABLE_PAGES: ProofRun = ProofRun {
+    id: "R3",
+    package: CRASH,
+    tests: "r3_pages_that_cannot_be_read_hold_up_no_other_instance",
+    cases: 1,
+};
 const FAULTS_ON_SQLITE: ProofRun =
     ProofRun { id: "R1", package: CRASH, tests: "r1_no_promise_breaks_in_any_storm_on_sqlite", cases: 60 };
 const FENCING: ProofRun = ProofRun { id: "R7", package: SQLITE, tests: "in_batches::tokens::", cases: 1 };
 const CLOCK_JUMPS: ProofRun = ProofRun { id: "G4", package: SQLITE, tests: "clock_jumps::", cases: 1 };
 const WAKING: ProofRun = ProofRun { id: "G5", package: SQLITE, tests: "waking::", cases: 1 };
 const DAMAGE: ProofRun = ProofRun { id: "R10", package: SQLITE, tests: "damage_sweep::instances", cases: 1 };
+
+const SECOND_PROCESS: ProofRun = ProofRun {
+    id: "R6",
+    package: CRASH,
+    tests: "r6_a_second_process_is_served_and_woken_in_milliseconds",
+    cases: 40,
+};
+
+/// Some tests of a package that count nothing.
+const fn some_of(id: &'static str, package: TestPackage, tests: &'static str) -> ProofRun {
+    ProofRun { id, package, tests, cases: 1 }
+}
+
+const LONG_OUTAGES: ProofRun = some_of(
+    "G5",
+    RUNTIME,
+    "on_memory_in_paused_time::verbs_that_fail_together_with_the_renewals_poison_nothing",
+);
+const OUTAGES: ProofRun = some_of("G5", RUNTIME, "an_outcome_that_cannot_be_stored_for_two_seconds");
+const STRANGERS: ProofRun =
+    some_of("G5", RUNTIME, "on_memory::a_dropped_call_leaves_a_root_with_its_id_running");
+const CANCELLATION: ProofRun = some_of("G5", RUNTIME, "another_runtime_of_the_same_process_learns_at_once");
+const MOVED_MESSAGES: ProofRun = some_of("G3", CORE, "message_of_a_read_that_a_poll_drops_goes_to");
+const MANY_READS: ProofRun = some_of("G5", CORE, "cost_of_joined_reads_grows_with_their_number");
+const DELAYS: ProofRun =
+    some_of("G3", SQLITE, "in_batches::abandon_turn::what_is_sent_during_the_delay_waits");
+const ARRIVAL: ProofRun =
+    some_of("G3", SQLITE, "in_batches::arrival_order::an_answer_in_time_comes_before_its_deadline");
+const EARLY_CANCELS: ProofRun =
+    some_of("G1", SQLITE, "in_batches::unknown_instance::a_cancellation_without_a_start_is_dropped");
+const REPLACED_FILE: ProofRun =
+    some_of("G1", SQLITE, "replaced_file::nothing_is_accepted_after_the_file_was_deleted");
+const NEWER_SCHEMA: ProofRun =
+    some_of("G1", SQLITE, "newer_schema::a_process_that_has_it_open_writes_nothing_more");
+const SESSION_PLACES: ProofRun =
+    some_of("G5", SQLITE, "in_batches::session_places::without_a_place_no_session_is_claimed");
+const DEAD_OWNERS: ProofRun =
+    some_of("G5", SQLITE, "stale_locks::locks_of_a_killed_process_are_free_within_a_second");
+const OPENING: ProofRun = some_of("G5", SQLITE, "opening::opening_waits_for_no_writer");
+const FREE_PLACES: ProofRun =
+    some_of("G5", RUNTIME, "on_memory_in_paused_time::a_session_place_that_becomes_free_is_taken_at_once");
+const DROPPED_FETCH: ProofRun =
+    some_of("G5", SQLITE, "in_batches::dropped_futures::a_session_that_its_owner_held_before");
+const LAST_CALL: ProofRun =
+    some_of("G2", CORE, "failure_from_outside_cancels_a_child_whose_call_is_the_last_event");
+const WAKE_UPS: ProofRun = some_of("G5", SQLITE, "in_batches::work_wake_ups::an_abandoned_activity");
 
 const ENDS_OTHERWISE: &str = "should have come to";
 const ACTIVITY_LOST: &str = "was neither answered nor withdrawn";
@@ -153,5 +207,105 @@ pub const TRIALS: &[Trial] = &[
     trial("no-expiry-check", "G4: no ended lock commits", FAULTS_ON_SQLITE, &["G4: "]),
     trial("lost-batch-answered", "G1: Ok is a promise", FAULTS_ON_SQLITE, &["G1: ", "G2: ", "has not ended"]),
     trial("stale-warm-cache", "G3: memory is what is stored", FAULTS_ON_SQLITE, &[ENDS_OTHERWISE]),
+    trial(
+        "unreadable-row-blocks",
+        "G7: damage stops its own instance and no other",
+        UNREADABLE_PAGES,
+        &["Stuck(", "the other instances took"],
+    ),
     trial("damage-blocks-others", "G7: damage stops its own instance only", DAMAGE, &["names no instance"]),
+    trial(
+        "outage-is-an-attempt",
+        "G5: no outage ends in poison",
+        LONG_OUTAGES,
+        &["should have completed: Failed"],
+    ),
+    trial(
+        "outcome-stored-once",
+        "G5: no outage repeats an activity",
+        OUTAGES,
+        &["should have completed: Failed", "the activity ran again although its lock was held"],
+    ),
+    trial(
+        "stranger-cancelled",
+        "G5: a parent cancels only its children",
+        STRANGERS,
+        &["victim did not complete"],
+    ),
+    trial("delay-hides-rows", "G3: messages keep their order", DELAYS, &["h.next_turn().await.is_none()"]),
+    trial(
+        "arrival-overwritten",
+        "G3: messages keep their order",
+        ARRIVAL,
+        &["`fetched_messages(&h).await` should be"],
+    ),
+    trial("moved-message-unnoticed", "G3: a message is delivered", MOVED_MESSAGES, &["moved"]),
+    trial(
+        "early-cancel-kept",
+        "G1: a start is not lost",
+        EARLY_CANCELS,
+        &["`h.messages_waiting().await` should be 1"],
+    ),
+    trial(
+        "replaced-file-unnoticed",
+        "G1: Ok is a promise",
+        REPLACED_FILE,
+        &["a start that would be lost is accepted"],
+    ),
+    trial(
+        "newer-schema-unnoticed",
+        "G1: Ok is a promise",
+        NEWER_SCHEMA,
+        &["called `Result::unwrap_err()` on an `Ok`"],
+    ),
+    trial(
+        "session-without-place",
+        "G5: no session is pinned to a runtime that cannot serve it",
+        SESSION_PLACES,
+        &["CountedPlaces::new(0).next_work(&h, \"a\").await.is_none()"],
+    ),
+    trial("reads-compared-in-pairs", "G5: a turn costs what it decides", MANY_READS, &["times as long as"]),
+    trial(
+        "dead-owners-kept",
+        "G5: the rest goes on after a kill",
+        DEAD_OWNERS,
+        &["turn, activity, activity in a session"],
+    ),
+    trial(
+        "rare-looks",
+        "G5: a parked fetch is woken",
+        SECOND_PROCESS,
+        &["0 cases served in time", "0 cases woken in time"],
+    ),
+    trial(
+        "running-per-runtime",
+        "G5: a cancellation is heard",
+        CANCELLATION,
+        &["it was heard after", "timed out waiting until"],
+    ),
+    trial("opening-writes", "G5: opening waits for no writer", OPENING, &["opening waits for no writer"]),
+    trial(
+        "abandon-wakes-none",
+        "G5: a parked fetch is woken",
+        WAKE_UPS,
+        &["should have woken the parked fetch"],
+    ),
+    trial(
+        "kept-session-freed",
+        "G5: a session stays with its owner",
+        DROPPED_FETCH,
+        &["the lease is from before the dropped fetch"],
+    ),
+    trial(
+        "last-call-forgotten",
+        "G2: a turn is committed whole",
+        LAST_CALL,
+        &["cancel order::sub::2: parent failed"],
+    ),
+    trial(
+        "free-place-unnoticed",
+        "G5: a parked fetch is woken",
+        FREE_PLACES,
+        &["a place was free, but the next activity waited"],
+    ),
 ];

@@ -1,12 +1,13 @@
 //! The values that operations are made of.
 
+use proptest::collection::vec;
 use proptest::option::weighted;
 use proptest::prelude::{Just, Strategy, any};
 use proptest::sample::select;
 use proptest::strategy::{BoxedStrategy, Union};
 
 use super::op::{INSTANCES, Op};
-use super::op_parts::{Item, NewEvent, Token};
+use super::op_parts::{Handler, Item, NewEvent, Token};
 use super::store_summary::StoreSummary;
 use super::tracked_store::TrackedStore;
 
@@ -32,6 +33,20 @@ pub(super) fn lasting_ms() -> impl Strategy<Value = u64> {
 
 pub(super) fn delay_ms() -> impl Strategy<Value = Option<u64>> {
     weighted(0.2, select(&[0, 1, 1_000, 5_000, 60_000][..]))
+}
+
+/// The handler that work is given back for the lack of.
+pub(super) fn missing() -> impl Strategy<Value = Option<Handler>> {
+    weighted(0.4, handler())
+}
+
+/// The handlers of a fetch, if it says what it has.
+pub(super) fn handlers() -> impl Strategy<Value = Option<Vec<Handler>>> {
+    weighted(0.6, vec(handler(), 0..3))
+}
+
+fn handler() -> impl Strategy<Value = Handler> {
+    select(&[Handler::One, Handler::Two, Handler::TwoExactly][..])
 }
 
 pub(super) fn execution() -> impl Strategy<Value = u64> {

@@ -7,7 +7,8 @@ use proptest::sample::select;
 use proptest::strategy::{BoxedStrategy, Union};
 
 use super::choices::{
-    Choice, activity, delay_ms, events, instance, lasting_ms, message, mostly, parent_of, turn_token,
+    Choice, activity, delay_ms, events, handlers, instance, lasting_ms, message, missing, mostly, parent_of,
+    turn_token,
 };
 use super::op::Op;
 use super::op_parts::{Base, Decided, Filter, Item, Naming, NewEvent, Token};
@@ -43,12 +44,14 @@ pub(super) fn choices(tracked: &TrackedStore, summary: &StoreSummary) -> Vec<Cho
         base,
         stamp,
     });
-    let abandon = (turn_token(tracked), delay_ms(), any::<bool>(), any::<bool>()).prop_map(
-        |(token, delay_ms, refund, is_plain)| {
+    let abandon = (turn_token(tracked), delay_ms(), any::<bool>(), any::<bool>(), missing()).prop_map(
+        |(token, delay_ms, refund, is_plain, missing)| {
             if is_plain {
                 Op::AbandonOrchestrationItem { token, delay_ms, refund }
             } else {
-                Op::AbandonTurn { token, delay_ms, refund }
+                // Without a delay a missing handler says nothing.
+                let delay_ms = delay_ms.or(missing.map(|_| 5_000));
+                Op::AbandonTurn { token, delay_ms, refund, missing }
             }
         },
     );
@@ -59,13 +62,14 @@ pub(super) fn choices(tracked: &TrackedStore, summary: &StoreSummary) -> Vec<Cho
     let submit = vec(sent(), 1..4).prop_map(|messages| Op::Submit { messages });
     let fetch =
         (lasting_ms(), filter()).prop_map(|(lock_ms, filter)| Op::FetchOrchestrationItem { lock_ms, filter });
-    let fetch_turns = (1..4_usize, lasting_ms(), filter(), any::<bool>()).prop_map(
+    let fetch_turns = (1..4_usize, lasting_ms(), filter(), any::<bool>(), handlers()).prop_map(
         // A lock that ends at once locks nothing: then the same instance comes again and again.
-        |(turns_max, lock_ms, filter, kept)| Op::FetchTurns {
+        |(turns_max, lock_ms, filter, kept, handlers)| Op::FetchTurns {
             turns_max: if lock_ms == 0 { 1 } else { turns_max },
             lock_ms,
             filter,
             kept,
+            handlers,
         },
     );
     let pass = select(&[1_u64, 999, 1_000, 1_000, 5_000, 5_000, 5_000, 30_000, 31_000][..])

@@ -7,7 +7,8 @@ use proptest::sample::select;
 use proptest::strategy::{BoxedStrategy, Union};
 
 use super::choices::{
-    Choice, activity, delay_ms, instance, lasting_ms, message, moment_ms, mostly, turn_token, work_token,
+    Choice, activity, delay_ms, handlers, instance, lasting_ms, message, missing, moment_ms, mostly,
+    turn_token, work_token,
 };
 use super::op::{INSTANCES, Op};
 use super::op_parts::{Item, Settled, Tags, Token};
@@ -20,19 +21,25 @@ pub(super) fn choices(tracked: &TrackedStore, summary: &StoreSummary) -> Vec<Cho
     let enqueue = mostly(10, activity(), message(summary)).prop_map(|item| Op::EnqueueForWorker { item });
     let fetched = || (lasting_ms(), weighted(0.75, (owner(), lease_ms())), tags());
     let fetch = fetched().prop_map(|(lock_ms, owner, tags)| Op::FetchWorkItem { lock_ms, owner, tags });
-    let fetch_many = (1..4_usize, fetched()).prop_map(|(work_max, (lock_ms, owner, tags))| Op::FetchWork {
-        // A lock that ends at once locks nothing: then the same activity comes again and again.
-        work_max: if lock_ms == 0 { 1 } else { work_max },
-        lock_ms,
-        owner,
-        tags,
-    });
-    let abandon = (work_token(tracked), delay_ms(), any::<bool>(), any::<bool>()).prop_map(
-        |(token, delay_ms, refund, is_plain)| {
+    let fetch_many =
+        (1..4_usize, fetched(), handlers()).prop_map(|(work_max, (lock_ms, owner, tags), handlers)| {
+            Op::FetchWork {
+                // A lock that ends at once locks nothing: then the same activity comes again and again.
+                work_max: if lock_ms == 0 { 1 } else { work_max },
+                lock_ms,
+                owner,
+                tags,
+                handlers,
+            }
+        });
+    let abandon = (work_token(tracked), delay_ms(), any::<bool>(), any::<bool>(), missing()).prop_map(
+        |(token, delay_ms, refund, is_plain, missing)| {
             if is_plain {
                 Op::AbandonWorkItem { token, delay_ms, refund }
             } else {
-                Op::SettleWork { token, settled: Settled::Abandoned { delay_ms, refund } }
+                // Without a delay a missing handler says nothing.
+                let delay_ms = delay_ms.or(missing.map(|_| 5_000));
+                Op::SettleWork { token, settled: Settled::Abandoned { delay_ms, refund, missing } }
             }
         },
     );
@@ -53,6 +60,8 @@ pub(super) fn choices(tracked: &TrackedStore, summary: &StoreSummary) -> Vec<Cho
     });
     let renew_sessions = (owners(), lasting_ms(), moment_ms())
         .prop_map(|(owners, extend_ms, idle_ms)| Op::RenewSessionLock { owners, extend_ms, idle_ms });
+    let sweep =
+        proptest::option::of(moment_ms()).prop_map(|dead_letter_after_ms| Op::Sweep { dead_letter_after_ms });
     vec![
         (if is_waiting { 5 } else { 10 }, enqueue.boxed()),
         (if is_waiting { 9 } else { 2 }, fetch.boxed()),
@@ -63,7 +72,7 @@ pub(super) fn choices(tracked: &TrackedStore, summary: &StoreSummary) -> Vec<Cho
         (3, renew_many.boxed()),
         (if summary.has_live_lease { 9 } else { 2 }, renew_sessions.boxed()),
         (if summary.has_dead_lease { 90 } else { 1 }, Just(Op::CleanupOrphanedSessions).boxed()),
-        (if summary.has_dead_lease { 90 } else { 1 }, Just(Op::Sweep).boxed()),
+        (if summary.has_dead_lease { 90 } else { 3 }, sweep.boxed()),
     ]
 }
 

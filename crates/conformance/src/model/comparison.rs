@@ -67,10 +67,11 @@ impl<F: ProviderFactory> Comparison<F> {
         self.look().await?;
         self.apply(&Op::Pass { ms: PAST_EVERYTHING_MS }).await?;
         let lock_ms = PAST_EVERYTHING_MS;
-        let fetch = Op::FetchTurns { turns_max: 3, lock_ms, filter: Filter::Everything, kept: false };
+        let fetch =
+            Op::FetchTurns { turns_max: 3, lock_ms, filter: Filter::Everything, kept: false, handlers: None };
         while self.apply(&fetch).await? == AnswerKind::Done {}
         let owner = Some(("the last worker", lock_ms));
-        let fetch = Op::FetchWork { work_max: 3, lock_ms, owner, tags: Tags::AnyTag };
+        let fetch = Op::FetchWork { work_max: 3, lock_ms, owner, tags: Tags::AnyTag, handlers: None };
         while self.apply(&fetch).await? == AnswerKind::Done {}
         self.look().await
     }

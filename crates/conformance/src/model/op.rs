@@ -1,6 +1,6 @@
 //! The operations of the model test, as plain data that prints as the code it is written in.
 
-use super::op_parts::{Base, Decided, Filter, Item, NewEvent, Settled, Tags, Token, Which};
+use super::op_parts::{Base, Decided, Filter, Handler, Item, NewEvent, Settled, Tags, Token, Which};
 
 /// The instances that operations are about. `c` may be a child of `a`, and `d` one of `c`.
 pub const INSTANCES: [&str; 4] = ["a", "b", "c", "d"];
@@ -14,12 +14,13 @@ pub enum Op {
         ms: u64,
     },
     /// Fetches until there are so many turns or none is left. With `kept`, the runtime keeps in memory what it
-    /// committed last.
+    /// committed last. Without `handlers` it does not say what it has.
     FetchTurns {
         turns_max: usize,
         lock_ms: u64,
         filter: Filter,
         kept: bool,
+        handlers: Option<Vec<Handler>>,
     },
     CommitTurn {
         token: Token,
@@ -31,6 +32,7 @@ pub enum Op {
         token: Token,
         delay_ms: Option<u64>,
         refund: bool,
+        missing: Option<Handler>,
     },
     /// Fetches until there are so many activities or none is left.
     FetchWork {
@@ -38,6 +40,7 @@ pub enum Op {
         lock_ms: u64,
         owner: Option<(&'static str, u64)>,
         tags: Tags,
+        handlers: Option<Vec<Handler>>,
     },
     SettleWork {
         token: Token,
@@ -54,7 +57,10 @@ pub enum Op {
     Submit {
         messages: Vec<(Item, Option<u64>)>,
     },
-    Sweep,
+    /// A sweep that dead-letters messages which have waited so long for a start.
+    Sweep {
+        dead_letter_after_ms: Option<u64>,
+    },
     ReadExecution {
         instance: &'static str,
         execution: Option<u64>,

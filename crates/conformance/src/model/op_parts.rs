@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
+use everturn_provider::store::{HandlerKey, HandlerView};
+
 /// A lock token, by how long ago a fetch returned it: 0 is the newest.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Token {
@@ -35,8 +37,49 @@ pub enum Filter {
 pub enum Settled {
     /// It leaves the queue, with a completion or without.
     Ended(Option<Item>),
-    /// It returns to the queue.
-    Abandoned { delay_ms: Option<u64>, refund: bool },
+    /// It returns to the queue, perhaps for the lack of a handler.
+    Abandoned { delay_ms: Option<u64>, refund: bool, missing: Option<Handler> },
+}
+
+/// A handler that a runtime has or lacks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Handler {
+    /// One name, whatever the version.
+    One,
+    /// Another name, whatever the version.
+    Two,
+    /// The same name, in an exact version.
+    TwoExactly,
+}
+
+impl Handler {
+    /// Its key as an orchestration.
+    pub(super) fn orchestration(self) -> HandlerKey {
+        match self {
+            Self::One => HandlerKey::orchestration("One", None),
+            Self::Two => HandlerKey::orchestration("Two", None),
+            Self::TwoExactly => HandlerKey::orchestration("Two", Some("2.0.0".to_owned())),
+        }
+    }
+
+    /// Its key as an activity.
+    pub(super) fn activity(self) -> HandlerKey {
+        match self {
+            Self::One => HandlerKey::activity("One"),
+            Self::Two => HandlerKey::activity("Two"),
+            Self::TwoExactly => HandlerKey::activity("Two exactly"),
+        }
+    }
+}
+
+/// The handlers of a runtime.
+#[derive(Debug)]
+pub(super) struct HandlerKeys(pub(super) Vec<HandlerKey>);
+
+impl HandlerView for HandlerKeys {
+    fn has(&self, handler: &HandlerKey) -> bool {
+        self.0.contains(handler)
+    }
 }
 
 /// What a commit says it was built on.

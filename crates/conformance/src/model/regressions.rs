@@ -100,7 +100,7 @@ fn warm_turn_named_by_its_history() -> Vec<Op> {
             base: Unchecked,
             stamp: 1,
         },
-        FetchTurns { turns_max: 1, lock_ms: 30_000, filter: Everything, kept: true },
+        FetchTurns { turns_max: 1, lock_ms: 30_000, filter: Everything, kept: true, handlers: None },
     ]
 }
 

@@ -208,7 +208,7 @@ fn verb(op: &Op) -> &'static str {
         Op::SettleWork { .. } => "settle_work",
         Op::Renew { .. } => "renew",
         Op::Submit { .. } => "submit",
-        Op::Sweep => "sweep",
+        Op::Sweep { .. } => "sweep",
         Op::ReadExecution { .. } => "read_execution",
         Op::ReadCustomStatus { .. } => "read_custom_status",
         Op::ReadKvValue { .. } => "read_kv_value",

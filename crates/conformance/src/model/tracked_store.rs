@@ -238,7 +238,7 @@ impl TrackedStore {
             Op::FetchWork { .. }
             | Op::SettleWork { .. }
             | Op::Renew { .. }
-            | Op::Sweep
+            | Op::Sweep { .. }
             | Op::EnqueueForWorker { .. }
             | Op::FetchWorkItem { .. }
             | Op::AckWorkItem { .. }

@@ -7,14 +7,15 @@ use std::time::Duration;
 
 use everturn_core::{Event, EventKind, ExecutionStatus, SemverRange};
 use everturn_provider::store::{
-    ExecutionUpdate, Feature, FetchedTurn, NewMessage, Stamp, Submission, TurnCommit, TurnFetch,
+    ExecutionUpdate, Feature, FetchedTurn, MessageNotes, NewMessage, ParentLink, Stamp, Submission,
+    TurnAbandon, TurnCommit, TurnFetch,
 };
 use everturn_provider::{DispatcherCapabilityFilter, OrchestrationItem, ScheduledActivityIdentifier};
 use semver::Version;
 
 use super::answer::ComparedAnswer;
 use super::op::Op;
-use super::op_parts::{Base, Decided, Filter, Item, Naming, NewEvent, Token};
+use super::op_parts::{Base, Decided, Filter, Handler, HandlerKeys, Item, Naming, NewEvent, Token};
 use super::tracked_store::{
     GIVEN_STAMPS_MAX, KeptTurnsView, TrackedStore, TrackedTurn, shown_stamp, work_item,
 };
@@ -26,16 +27,21 @@ impl TrackedStore {
         self.found_nothing = false;
         match op {
             Op::FetchOrchestrationItem { lock_ms, filter } => self.fetch(*lock_ms, *filter).await,
-            Op::FetchTurns { turns_max, lock_ms, filter, kept } => {
-                self.fetch_turns(*turns_max, *lock_ms, *filter, *kept).await
+            Op::FetchTurns { turns_max, lock_ms, filter, kept, handlers } => {
+                let handlers = handlers.as_deref().filter(|_| self.looks_for_handlers());
+                self.fetch_turns(*turns_max, *lock_ms, *filter, *kept, handlers).await
             }
             Op::AckOrchestrationItem { token, decided } => self.ack(*token, decided).await,
             Op::CommitTurn { token, decided, base, stamp } => {
                 self.commit(*token, decided, *base, Stamp(*stamp)).await
             }
-            Op::AbandonTurn { token, delay_ms, refund } => {
-                let delay = delay_ms.map(Duration::from_millis);
-                let answer = self.store.release_turn(&self.token(*token), delay, *refund).await;
+            Op::AbandonTurn { token, delay_ms, refund, missing } => {
+                let missing = missing.filter(|_| self.looks_for_handlers()).map(Handler::orchestration);
+                let abandon = TurnAbandon::new(self.token(*token))
+                    .with_delay(delay_ms.map(Duration::from_millis))
+                    .with_ignored_attempt(*refund)
+                    .with_missing_handler(missing);
+                let answer = self.store.abandon_turn(&abandon).await;
                 self.ended_if(answer.is_ok(), *token);
                 ComparedAnswer::accepted(answer)
             }
@@ -66,6 +72,10 @@ impl TrackedStore {
         }
     }
 
+    pub(super) fn looks_for_handlers(&self) -> bool {
+        self.store.supports(Feature::HandlerLookup)
+    }
+
     async fn fetch(&mut self, lock_ms: u64, filter: Filter) -> ComparedAnswer {
         let lock = Duration::from_millis(lock_ms);
         let fetched =
@@ -90,10 +100,15 @@ impl TrackedStore {
         lock_ms: u64,
         filter: Filter,
         lends: bool,
+        handlers: Option<&[Handler]>,
     ) -> ComparedAnswer {
         let lock = Duration::from_millis(lock_ms);
         let mut fetch = TurnFetch::new(lock, Duration::ZERO);
         fetch.filter = capabilities(filter);
+        if let Some(handlers) = handlers {
+            let keys = handlers.iter().map(|handler| handler.orchestration()).collect();
+            fetch.handlers = Some(Arc::new(HandlerKeys(keys)));
+        }
         if self.store.supports(Feature::WarmInstances) {
             fetch.warm = Some(Arc::new(KeptTurnsView { kept_turns: Arc::clone(&self.kept_turns), lends }));
         }
@@ -128,7 +143,7 @@ impl TrackedStore {
             let refused = self.store.renew_turn("never issued", lock).await;
             assert!(refused.is_err(), "that lock does not exist");
         }
-        (shown_item(turn.item), turn.attempt_count, stamp, is_warm)
+        (shown_item(turn.item), turn.notes, turn.attempt_count, stamp, is_warm)
     }
 
     /// Submits messages at once, or one by one if the store takes no more.
@@ -212,13 +227,30 @@ impl TrackedStore {
         self.turn_of(token).map_or_else(|| "a".to_owned(), |turn| turn.instance.clone())
     }
 
+    /// The notes of a cancellation that a turn of this instance sends.
+    fn notes_of_cancels(&self, instance: &str) -> MessageNotes {
+        if !self.store.supports(Feature::MessageNotes) {
+            return MessageNotes::default();
+        }
+        let call = ParentLink { instance: instance.to_owned(), execution_id: 1, schedule_id: 2 };
+        MessageNotes::of_parents_cancel(call)
+    }
+
     fn turn_commit(&self, token: Token, decided: &Decided) -> TurnCommit {
         let instance = self.instance_of(token);
         let mut commit = TurnCommit::new(self.token(token), decided.execution);
         commit.history_delta = history(&instance, decided.execution, &decided.events);
         commit.worker_items = decided.worker_items.iter().map(|item| work_item(*item).into()).collect();
-        commit.orchestrator_items =
-            decided.orchestrator_items.iter().map(|item| work_item(*item).into()).collect();
+        let notes = self.notes_of_cancels(&instance);
+        commit.orchestrator_items = decided
+            .orchestrator_items
+            .iter()
+            .map(|item| {
+                let is_cancel = matches!(item, Item::Cancel(_));
+                let notes = if is_cancel { notes.clone() } else { MessageNotes::default() };
+                NewMessage::from(work_item(*item)).with_notes(notes)
+            })
+            .collect();
         commit.update = execution_update(decided);
         commit.cancelled_activities = decided
             .cancelled

@@ -1,14 +1,18 @@
 //! The operations on the worker queue, its locks and its sessions.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use everturn_core::WorkItem;
-use everturn_provider::store::{LockKind, LockRenewal, Renewal, SessionRenewal, WorkFetch};
+use everturn_provider::store::{
+    Feature, LockKind, LockRenewal, Renewal, SessionRenewal, Settlement, SettlementKind, Sweep, Swept,
+    WorkFetch,
+};
 use everturn_provider::{ProviderError, SessionFetchConfig, TagFilter};
 
 use super::answer::{AnswerKind, ComparedAnswer};
 use super::op::Op;
-use super::op_parts::{Settled, Tags, Token};
+use super::op_parts::{Handler, HandlerKeys, Settled, Tags, Token};
 use super::tracked_store::{TrackedStore, TrackedWork, work_item};
 use crate::harness::session;
 use crate::items;
@@ -40,28 +44,28 @@ impl TrackedStore {
                 }
                 ComparedAnswer::accepted(answer)
             }
-            Op::FetchWork { work_max, lock_ms, owner, tags } => {
-                self.fetch_many(*work_max, *lock_ms, *owner, *tags).await
+            Op::FetchWork { work_max, lock_ms, owner, tags, handlers } => {
+                let handlers = handlers.as_deref().filter(|_| self.looks_for_handlers());
+                self.fetch_many(*work_max, *lock_ms, *owner, *tags, handlers).await
             }
             Op::SettleWork { token, settled: Settled::Ended(completion) } => {
                 let completion = completion.map(work_item);
                 let answer = self.store.end_work(&self.token(*token), completion).await;
                 self.work_ended(*token, answer)
             }
-            Op::SettleWork { token, settled: Settled::Abandoned { delay_ms, refund } } => {
+            Op::SettleWork { token, settled: Settled::Abandoned { delay_ms, refund, missing } } => {
                 let delay = delay_ms.map(Duration::from_millis);
-                let answer = self.store.release_work(&self.token(*token), delay, *refund).await;
+                let missing_handler = missing.filter(|_| self.looks_for_handlers()).map(Handler::activity);
+                let mut settlement = Settlement::abandon(self.token(*token), delay, *refund);
+                settlement.kind = SettlementKind::Abandon { delay, ignore_attempt: *refund, missing_handler };
+                let answer = self.store.settle_work(&settlement).await;
                 self.ended_if(answer.is_ok(), *token);
                 ComparedAnswer::accepted(answer)
             }
             Op::Renew { tokens, owners, extend_ms, idle_ms } => {
                 self.renew(tokens, owners.as_deref(), *extend_ms, *idle_ms).await
             }
-            Op::Sweep => {
-                self.forget_ended_leases();
-                let removed = self.store.sweep_sessions(Duration::ZERO).await;
-                ComparedAnswer::of(removed, |count| ComparedAnswer::done_unless(count == 0, count))
-            }
+            Op::Sweep { dead_letter_after_ms } => self.sweep(*dead_letter_after_ms).await,
             Op::RenewSessionLock { owners, extend_ms, idle_ms } => {
                 let (extend_for, idle) = (Duration::from_millis(*extend_ms), Duration::from_millis(*idle_ms));
                 let renewed = self.provider.renew_session_lock(owners, extend_for, idle).await;
@@ -74,6 +78,20 @@ impl TrackedStore {
             }
             other => unreachable!("{other:?} is not about activities"),
         }
+    }
+
+    /// Which message of several is dead-lettered first is the store's choice.
+    async fn sweep(&mut self, dead_letter_after_ms: Option<u64>) -> ComparedAnswer {
+        self.forget_ended_leases();
+        let mut sweep = Sweep::new(Duration::ZERO);
+        if self.store.supports(Feature::DeadLetters) {
+            sweep.dead_letter_after = dead_letter_after_ms.map(Duration::from_millis);
+        }
+        let swept = self.store.sweep(&sweep).await;
+        ComparedAnswer::of(swept, |mut swept| {
+            swept.dead_letters.sort();
+            ComparedAnswer::done_unless(swept == Swept::default(), swept)
+        })
     }
 
     fn forget_ended_leases(&mut self) {
@@ -112,10 +130,15 @@ impl TrackedStore {
         lock_ms: u64,
         owner: Option<(&str, u64)>,
         tags: Tags,
+        handlers: Option<&[Handler]>,
     ) -> ComparedAnswer {
         let lock = Duration::from_millis(lock_ms);
         let mut fetch =
             WorkFetch::new(lock, Duration::ZERO).with_session(session_of(owner)).with_tags(tag_filter(tags));
+        if let Some(handlers) = handlers {
+            let keys = handlers.iter().map(|handler| handler.activity()).collect();
+            fetch.handlers = Some(Arc::new(HandlerKeys(keys)));
+        }
         let mut shown = Vec::new();
         while shown.len() < work_max {
             fetch.work_max = work_max - shown.len();

@@ -8,9 +8,9 @@ use async_trait::async_trait;
 use everturn_conformance::{LayeredAdmin, ProviderFactory};
 use everturn_core::{Event, KvEntry, WorkItem};
 use everturn_provider::store::{
-    CustomStatus, ExecutionRead, FetchedTurn, FetchedWork, LockKind, RawWrites, Receipt, Renewal, Renewed,
-    Settlement, SettlementKind, Store, StoreLayer, StoredExecution, Submission, TurnAbandon, TurnCommit,
-    TurnFetch, WorkFetch,
+    CustomStatus, ExecutionRead, FetchedTurn, FetchedWork, LockKind, MessageNotes, RawWrites, Receipt,
+    Renewal, Renewed, Settlement, SettlementKind, Store, StoreLayer, StoredExecution, Submission,
+    TurnAbandon, TurnCommit, TurnFetch, WorkFetch,
 };
 use everturn_provider::testing::TableAccess as _;
 use everturn_provider::{
@@ -30,21 +30,26 @@ pub(crate) enum StoreFault {
     None,
     CancelledRowsAreKept,
     OrchestratorItemsAreLost,
+    NotesAreLost,
     CommitTakesAnyToken,
     ExpiryIsIgnored,
     LateMessagesAreDeleted,
     CompletionIsEnqueuedThoughTheRowIsGone,
     MessagesComeInReverse,
+    TimersComeLast,
     SessionsAreStolen,
     FilterIsAppliedAfterTheLock,
     PruneDeletesTheCurrentExecution,
     DeleteLeavesQueueRows,
     StatusIsNotStored,
     DelayOfAbandonIsIgnored,
+    HandlersAreIgnored,
+    MissingHandlersDelayAll,
     RefundIsIgnored,
     DelayedMessagesAreVisibleEarly,
     FilterIsIgnored,
     SessionIsIgnored,
+    SessionPlacesAreIgnored,
     TagsAreIgnored,
     UnknownTokensAreAccepted,
     RenewalsAlwaysSucceed,
@@ -64,6 +69,7 @@ pub(crate) enum StoreFault {
     MoreWorkComesThanWasAskedFor,
     LockLeftIsZero,
     SubmissionsAreTorn,
+    EveryStartIsReportedAsCreated,
     SessionsOfARenewalAreForgotten,
 }
 
@@ -132,6 +138,9 @@ impl FaultyLayer {
         let item = &mut turn.item;
         match self.fault {
             StoreFault::MessagesComeInReverse => item.messages.reverse(),
+            StoreFault::TimersComeLast => {
+                item.messages.sort_by_key(|message| matches!(message, WorkItem::TimerFired { .. }));
+            }
             StoreFault::AttemptsAreNotCounted => turn.attempt_count = 1,
             StoreFault::LockLeftIsZero => turn.lock_left = Duration::ZERO,
             StoreFault::HistoryIsShortened => item.history.truncate(2),
@@ -164,8 +173,10 @@ impl StoreLayer for FaultyLayer {
         let mut fetch = fetch.clone();
         (fetch.lock_timeout, fetch.poll_timeout) =
             (self.lock(fetch.lock_timeout), self.wait(fetch.poll_timeout));
-        if self.has(StoreFault::MoreTurnsComeThanWereAskedFor) {
-            fetch.turns_max += 1;
+        match self.fault {
+            StoreFault::MoreTurnsComeThanWereAskedFor => fetch.turns_max += 1,
+            StoreFault::HandlersAreIgnored => fetch.handlers = None,
+            _ => {}
         }
         let late_filter = match self.fault {
             StoreFault::FilterIsAppliedAfterTheLock => fetch.filter.take(),
@@ -198,6 +209,12 @@ impl StoreLayer for FaultyLayer {
         match self.fault {
             StoreFault::CancelledRowsAreKept => commit.cancelled_activities.clear(),
             StoreFault::OrchestratorItemsAreLost => commit.orchestrator_items.clear(),
+            StoreFault::NotesAreLost => {
+                commit
+                    .orchestrator_items
+                    .iter_mut()
+                    .for_each(|message| message.notes = MessageNotes::default());
+            }
             StoreFault::StatusIsNotStored => commit.update.status = None,
             StoreFault::BaseIsIgnored => commit.base = None,
             StoreFault::CheckInIsForgotten => commit.check_in = None,
@@ -219,6 +236,7 @@ impl StoreLayer for FaultyLayer {
         let mut abandon = abandon.clone();
         match self.fault {
             StoreFault::DelayOfAbandonIsIgnored => abandon.delay = None,
+            StoreFault::MissingHandlersDelayAll => abandon.missing_handler = None,
             StoreFault::RefundIsIgnored => abandon.ignore_attempt = false,
             _ => {}
         }
@@ -232,7 +250,9 @@ impl StoreLayer for FaultyLayer {
         match self.fault {
             StoreFault::MoreWorkComesThanWasAskedFor => fetch.work_max += 1,
             StoreFault::SessionIsIgnored => fetch.session = None,
+            StoreFault::SessionPlacesAreIgnored => fetch.session_places = None,
             StoreFault::TagsAreIgnored => fetch.tags = TagFilter::Any,
+            StoreFault::HandlersAreIgnored => fetch.handlers = None,
             StoreFault::SessionsAreStolen => {
                 // Every worker passes for the first that came.
                 if let Some(session) = fetch.session.take() {
@@ -287,7 +307,12 @@ impl StoreLayer for FaultyLayer {
             }
             return Ok(receipts);
         }
-        self.inner().submit(&submission).await
+        let mut receipts = self.inner().submit(&submission).await?;
+        if self.has(StoreFault::EveryStartIsReportedAsCreated) {
+            let existing = receipts.iter_mut().filter(|receipt| **receipt == Receipt::Existing);
+            existing.for_each(|receipt| *receipt = Receipt::Created);
+        }
+        Ok(receipts)
     }
 
     async fn read_execution(&self, read: &ExecutionRead) -> Result<StoredExecution, ProviderError> {

@@ -4,3 +4,4 @@
 mod faulty;
 mod faulty_admin;
 mod noticed;
+mod unwoken;

@@ -3,9 +3,10 @@
 use std::panic::catch_unwind;
 
 use everturn_conformance::{
-    abandon_turn, capability_filter, commit_turn, damage, delete, dropped_futures, fetch_turns, fetch_work,
-    kv_executions, long_poll, model, poison, prune, read_custom_status, read_execution, renew, run, sessions,
-    settle_work, submit, tags, tokens, warm, watch,
+    abandon_turn, arrival_order, capability_filter, commit_turn, damage, delete, dropped_futures,
+    fetch_turns, fetch_work, kv_executions, long_poll, missing_handlers, model, notes, poison, prune,
+    read_custom_status, read_execution, renew, run, session_places, sessions, settle_work, submit, tags,
+    tokens, warm, watch,
 };
 
 use crate::faulty::{FaultyFactory, StoreFault};
@@ -51,13 +52,23 @@ noticed! {
     cancelled_activities_that_stay: CancelledRowsAreKept
         by commit_turn::fifty_activities_are_cancelled_in_one_commit;
     lost_messages: OrchestratorItemsAreLost by commit_turn::events_activities_and_messages_all_land;
+    lost_notes: NotesAreLost by notes::notes_of_a_turns_message_come_with_that_message;
     a_status_not_stored: StatusIsNotStored
         by commit_turn::every_status_is_stored_with_output_and_time;
     an_ignored_delay: DelayOfAbandonIsIgnored
         by abandon_turn::with_a_delay_it_is_not_fetchable_before;
+    timers_after_all_other_messages: TimersComeLast
+        by arrival_order::an_answer_that_is_late_comes_after_its_deadline;
+    ignored_handlers: HandlersAreIgnored
+        by missing_handlers::a_runtime_without_the_handler_waits_for_the_delay;
+    ignored_handlers_of_a_worker: HandlersAreIgnored
+        by missing_handlers::a_worker_without_the_handler_waits_for_the_delay;
+    a_missing_handler_that_delays_all: MissingHandlersDelayAll
+        by missing_handlers::an_instance_is_ready_for_a_runtime_with_the_handler;
     an_ignored_refund: RefundIsIgnored by poison::refunds_stop_at_zero;
     an_ignored_filter: FilterIsIgnored by capability_filter::both_bounds_are_inclusive;
     an_ignored_session: SessionIsIgnored by sessions::the_owner_gets_the_following_activities_in_order;
+    ignored_session_places: SessionPlacesAreIgnored by session_places::without_a_place_no_session_is_claimed;
     ignored_tags: TagsAreIgnored by tags::default_only_takes_untagged_activities;
     accepted_unknown_tokens: UnknownTokensAreAccepted by tokens::a_token_that_was_never_issued_is_refused;
     renewals_that_always_succeed: RenewalsAlwaysSucceed by tokens::an_expired_token_is_refused;
@@ -84,6 +95,8 @@ noticed! {
     a_lock_with_nothing_left: LockLeftIsZero
         by fetch_turns::lock_left_is_at_most_the_lock_timeout_and_not_zero;
     a_torn_submission: SubmissionsAreTorn by submit::one_refused_message_refuses_the_whole_submission;
+    a_start_of_a_taken_id_reported_as_created: EveryStartIsReportedAsCreated
+        by submit::the_first_start_of_an_id_creates_it_and_later_ones_find_it_existing;
     forgotten_sessions_of_a_renewal: SessionsOfARenewalAreForgotten
         by renew::locks_and_sessions_are_renewed_together;
 }
@@ -110,7 +123,11 @@ noticed_by_the_model! {
     the_model_notices_an_order_reversed: MessagesComeInReverse;
     the_model_notices_a_late_message_deleted: LateMessagesAreDeleted;
     the_model_notices_a_session_stolen: SessionsAreStolen;
+    the_model_notices_timers_that_come_last: TimersComeLast;
+    the_model_notices_ignored_handlers: HandlersAreIgnored;
+    the_model_notices_a_missing_handler_that_delays_all: MissingHandlersDelayAll;
     the_model_notices_a_cancelled_row_kept: CancelledRowsAreKept;
+    the_model_notices_lost_notes: NotesAreLost;
 }
 
 #[test]

@@ -2,14 +2,14 @@
 
 use std::future::Future;
 use std::panic::Location;
-use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::OrchestrationContext;
+use super::expected_names::expect_name;
+use super::typed_payloads::{self, Callee};
 use crate::action::Action;
-use crate::codec;
 use crate::combinators::Either2;
 use crate::future::{DurableFuture, ScheduleKind, result};
 use crate::replay_state::ReplayState;
@@ -46,10 +46,11 @@ impl OrchestrationContext {
         self.call(ActivityCall::new(name, input, None))
     }
 
-    /// Runs an activity with typed input and output.
+    /// Runs an activity with typed input and output. Strings are sent as they are: [`codec`](crate::codec) says which of
+    /// them are read as another value.
     ///
     /// # Panics
-    /// If the input cannot be serialised.
+    /// If the input cannot be encoded.
     ///
     /// ```
     /// use everturn_core::OrchestrationContext;
@@ -65,7 +66,9 @@ impl OrchestrationContext {
         name: impl Into<String>,
         input: &In,
     ) -> DurableFuture<Result<Out, String>> {
-        self.call(ActivityCall::new(name, encoded(input), None)).map(decoded)
+        let call = ActivityCall::typed(name, input, None);
+        let decoded = call.result_decoder();
+        self.call(call).map(decoded)
     }
 
     /// Runs an activity on the worker that owns the session.
@@ -93,7 +96,7 @@ impl OrchestrationContext {
     /// Runs an activity on the worker that owns the session, with typed input and output.
     ///
     /// # Panics
-    /// If the input cannot be serialised.
+    /// If the input cannot be encoded.
     #[track_caller]
     pub fn schedule_activity_on_session_typed<In: Serialize, Out: DeserializeOwned + Send + 'static>(
         &self,
@@ -101,10 +104,15 @@ impl OrchestrationContext {
         input: &In,
         session_id: impl Into<String>,
     ) -> DurableFuture<Result<Out, String>> {
-        self.call(ActivityCall::new(name, encoded(input), Some(session_id.into()))).map(decoded)
+        let call = ActivityCall::typed(name, input, Some(session_id.into()));
+        let decoded = call.result_decoder();
+        self.call(call).map(decoded)
     }
 
     /// Runs an activity until it succeeds or the policy allows no further attempt; then it returns the last error.
+    ///
+    /// The first attempt begins with the call, so calls that are made before the first await run at the same time.
+    /// Further attempts are made while the future is polled. Dropping the future cancels the attempt.
     ///
     /// ```
     /// use std::time::Duration;
@@ -128,7 +136,7 @@ impl OrchestrationContext {
     /// [`schedule_activity_with_retry`](Self::schedule_activity_with_retry) with typed input and output.
     ///
     /// # Panics
-    /// If the input cannot be serialised.
+    /// If the input cannot be encoded.
     #[track_caller]
     pub fn schedule_activity_with_retry_typed<In: Serialize, Out: DeserializeOwned + Send + 'static>(
         &self,
@@ -136,7 +144,9 @@ impl OrchestrationContext {
         input: &In,
         policy: RetryPolicy,
     ) -> impl Future<Output = Result<Out, String>> {
-        let attempts = self.retry(ActivityCall::new(name, encoded(input), None), policy);
+        let call = ActivityCall::typed(name, input, None);
+        let decoded = call.result_decoder();
+        let attempts = self.retry(call, policy);
         async move { decoded(attempts.await) }
     }
 
@@ -156,7 +166,7 @@ impl OrchestrationContext {
     /// output.
     ///
     /// # Panics
-    /// If the input cannot be serialised.
+    /// If the input cannot be encoded.
     #[track_caller]
     pub fn schedule_activity_with_retry_on_session_typed<
         In: Serialize,
@@ -168,7 +178,9 @@ impl OrchestrationContext {
         policy: RetryPolicy,
         session_id: impl Into<String>,
     ) -> impl Future<Output = Result<Out, String>> {
-        let attempts = self.retry(ActivityCall::new(name, encoded(input), Some(session_id.into())), policy);
+        let call = ActivityCall::typed(name, input, Some(session_id.into()));
+        let decoded = call.result_decoder();
+        let attempts = self.retry(call, policy);
         async move { decoded(attempts.await) }
     }
 
@@ -191,12 +203,17 @@ impl OrchestrationContext {
         policy: RetryPolicy,
     ) -> impl Future<Output = Result<String, String>> + Send + use<> {
         let ctx = self.clone();
+        // The first attempt and its deadline begin with the call, as every other `schedule_*` does.
+        let mut attempted = self.begin_attempt(&call, &policy);
         async move {
             let mut attempt = 1;
             loop {
-                let outcome = match policy.timeout {
-                    None => ctx.call(call.clone()).await,
-                    Some(timeout) => ctx.attempt_within(call.clone(), timeout).await?,
+                let outcome = match attempted {
+                    (activity, None) => activity.await,
+                    (activity, Some(deadline)) => match ctx.select2(activity, deadline).await {
+                        Either2::First(outcome) => outcome,
+                        Either2::Second(()) => return Err("timeout: activity timed out".to_owned()),
+                    },
                 };
                 match outcome {
                     Ok(value) => return Ok(value),
@@ -211,44 +228,49 @@ impl OrchestrationContext {
                     ctx.timer(delay, call.location).await;
                 }
                 attempt += 1;
+                attempted = ctx.begin_attempt(&call, &policy);
             }
         }
     }
 
-    /// One attempt with a deadline; the outer error ends the retries. The timer is scheduled after the activity, when
-    /// the race first polls it.
-    async fn attempt_within(
+    /// Begins one attempt: the activity and, after it, the timer that ends the attempt.
+    fn begin_attempt(
         &self,
-        call: ActivityCall,
-        timeout: Duration,
-    ) -> Result<Result<String, String>, String> {
-        let location = call.location;
-        let activity = self.call(call);
-        let deadline = async { self.timer(timeout, location).await };
-        match self.select2(activity, deadline).await {
-            Either2::First(outcome) => Ok(outcome),
-            Either2::Second(()) => Err("timeout: activity timed out".to_owned()),
-        }
+        call: &ActivityCall,
+        policy: &RetryPolicy,
+    ) -> (DurableFuture<Result<String, String>>, Option<DurableFuture<()>>) {
+        let activity = self.call(call.clone());
+        (activity, policy.timeout.map(|timeout| self.timer(timeout, call.location)))
     }
 }
 
 impl ActivityCall {
     #[track_caller]
     fn new(name: impl Into<String>, input: impl Into<String>, session_id: Option<String>) -> Self {
-        Self { name: name.into(), input: input.into(), session_id, location: Location::caller() }
+        let name = name.into();
+        expect_name("activity name", &name);
+        if let Some(session_id) = &session_id {
+            expect_name("session id", session_id);
+        }
+        Self { name, input: input.into(), session_id, location: Location::caller() }
     }
-}
 
-/// The payload of a typed input.
-///
-/// # Panics
-/// If the value cannot be serialised: a mistake in the orchestration.
-#[track_caller]
-pub(super) fn encoded<In: Serialize>(input: &In) -> String {
-    codec::encode(input).unwrap_or_else(|error| panic!("input cannot be serialised: {error}"))
-}
+    /// A call with a typed input.
+    ///
+    /// # Panics
+    /// If the input cannot be encoded.
+    #[track_caller]
+    fn typed<In: Serialize>(name: impl Into<String>, input: &In, session_id: Option<String>) -> Self {
+        let name = name.into();
+        let input = typed_payloads::encoded_input(Callee::Activity(&name), input);
+        Self::new(name, input, session_id)
+    }
 
-/// The typed form of a result.
-pub(super) fn decoded<Out: DeserializeOwned>(outcome: Result<String, String>) -> Result<Out, String> {
-    codec::decode(&outcome?)
+    /// Decodes the call's result.
+    fn result_decoder<Out: DeserializeOwned>(
+        &self,
+    ) -> impl FnOnce(Result<String, String>) -> Result<Out, String> + Send + use<Out> {
+        let name = self.name.clone();
+        move |result| typed_payloads::decoded_result(Callee::Activity(&name), result)
+    }
 }

@@ -6,8 +6,8 @@ use std::panic::Location;
 use serde::Serialize;
 
 use super::OrchestrationContext;
-use super::activities::encoded;
 use crate::action::Action;
+use crate::codec;
 
 impl OrchestrationContext {
     /// Ends this execution and begins the next with an empty history and this input, at the version that the registry
@@ -30,13 +30,16 @@ impl OrchestrationContext {
         self.successor(input.into(), None)
     }
 
-    /// [`continue_as_new`](Self::continue_as_new) with a typed input.
+    /// [`continue_as_new`](Self::continue_as_new) with a typed input. A string is sent as it is: [`codec`] says which
+    /// strings are read as another value.
     ///
     /// # Panics
-    /// If the input cannot be serialised.
+    /// If the input cannot be encoded.
     #[track_caller]
     pub fn continue_as_new_typed<In: Serialize>(&self, input: &In) -> Pending<Result<String, String>> {
-        self.successor(encoded(input), None)
+        let input = codec::encode(input)
+            .unwrap_or_else(|error| panic!("encoding the input of the next execution: {error}"));
+        self.successor(input, None)
     }
 
     /// [`continue_as_new`](Self::continue_as_new) at an exact version.

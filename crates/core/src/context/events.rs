@@ -6,6 +6,7 @@ use std::panic::Location;
 use serde::de::DeserializeOwned;
 
 use super::OrchestrationContext;
+use super::expected_names::expect_name;
 use crate::action::Action;
 use crate::codec;
 use crate::future::{DurableFuture, ScheduleKind, payload};
@@ -25,6 +26,7 @@ impl OrchestrationContext {
     #[track_caller]
     pub fn schedule_wait(&self, name: impl Into<String>) -> DurableFuture<String> {
         let name = name.into();
+        expect_name("signal name", &name);
         let kind = ScheduleKind::ExternalWait { event_name: name.clone() };
         DurableFuture::emit(&self.shared, kind, Location::caller(), |_| Action::Wait { name }, payload)
     }
@@ -36,7 +38,8 @@ impl OrchestrationContext {
         &self,
         name: impl Into<String>,
     ) -> DurableFuture<T> {
-        self.schedule_wait(name).map(|payload| decoded_payload(&payload))
+        let name = name.into();
+        self.schedule_wait(name.clone()).map(move |payload| decoded_payload("signal", &name, &payload))
     }
 
     /// Takes the next message of a queue. Messages wait until they are read, also across continue-as-new.
@@ -55,7 +58,9 @@ impl OrchestrationContext {
     /// ```
     #[track_caller]
     pub fn dequeue_event(&self, queue: impl Into<String>) -> DurableFuture<String> {
-        DurableFuture::emit_dequeue(&self.shared, Location::caller(), queue.into(), payload)
+        let queue = queue.into();
+        expect_name("queue name", &queue);
+        DurableFuture::emit_dequeue(&self.shared, Location::caller(), queue, payload)
     }
 
     /// [`dequeue_event`](Self::dequeue_event) with a typed payload. A payload that cannot be decoded panics, which
@@ -75,8 +80,9 @@ impl OrchestrationContext {
         &self,
         queue: impl Into<String>,
     ) -> impl Future<Output = T> {
-        let message = self.dequeue_event(queue);
-        async move { decoded_payload(&message.await) }
+        let queue = queue.into();
+        let message = self.dequeue_event(queue.clone());
+        async move { decoded_payload("a message of queue", &queue, &message.await) }
     }
 
     /// The former name of [`dequeue_event`](Self::dequeue_event).
@@ -97,6 +103,6 @@ impl OrchestrationContext {
     }
 }
 
-fn decoded_payload<T: DeserializeOwned>(payload: &str) -> T {
-    codec::decode(payload).unwrap_or_else(|error| panic!("event payload does not fit its type: {error}"))
+fn decoded_payload<T: DeserializeOwned>(what: &str, name: &str, payload: &str) -> T {
+    codec::decode(payload).unwrap_or_else(|error| panic!("decoding {what} {name}: {error}"))
 }

@@ -9,6 +9,7 @@ use serde_json::json;
 
 use super::OrchestrationContext;
 use crate::action::Action;
+use crate::codec;
 use crate::future::DurableFuture;
 use crate::{KvEntry, SystemStats};
 
@@ -36,10 +37,10 @@ impl OrchestrationContext {
         });
     }
 
-    /// Sets a key to the JSON of a value.
+    /// Sets a key to the JSON of a value, with the keys of every object in ascending order.
     ///
     /// # Panics
-    /// If the value cannot be serialised.
+    /// If the value cannot be encoded. A NaN and a `Some` around a null are refused, as [`codec`](crate::codec) says.
     ///
     /// ```
     /// use everturn_core::OrchestrationContext;
@@ -52,9 +53,10 @@ impl OrchestrationContext {
     /// ```
     #[track_caller]
     pub fn set_kv_value_typed<T: Serialize>(&self, key: impl Into<String>, value: &T) {
-        let value = serde_json::to_string(value)
-            .unwrap_or_else(|error| panic!("key-value entry cannot be serialised: {error}"));
-        self.set_kv_value(key, value);
+        let key = key.into();
+        let value =
+            codec::to_json(value).unwrap_or_else(|error| panic!("encoding the value of key {key}: {error}"));
+        self.set_kv_value(key, value.to_string());
     }
 
     /// The value of a key.

@@ -9,10 +9,12 @@ mod children;
 mod continue_as_new;
 mod custom_status;
 mod events;
+mod expected_names;
 mod kv;
 mod system_calls;
 mod timers;
 mod tracing_calls;
+mod typed_payloads;
 
 /// The handle through which orchestration code calls the engine: cheap to clone, valid inside its orchestration.
 ///

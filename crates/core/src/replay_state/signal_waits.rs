@@ -1,23 +1,30 @@
 //! Positional signals: the n-th wait on a name gets the n-th accepted signal.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
 
 /// Recorded waits: those without a signal by name, oldest first, and the ids of those that got one.
 #[derive(Debug, Default)]
 pub(super) struct SignalWaits {
-    open: BTreeMap<String, VecDeque<SignalWait>>,
+    open: BTreeMap<Arc<str>, VecDeque<SignalWait>>,
+    /// The name and the token of each open wait, by its schedule event.
+    by_event: HashMap<u64, (Arc<str>, u64)>,
     answered: BTreeSet<u64>,
 }
 
 #[derive(Debug)]
 struct SignalWait {
     event_id: u64,
+    /// Ascending among the waits on a name, because tokens are bound in the order in which they were given out.
     token: u64,
 }
 
 impl SignalWaits {
     pub(super) fn subscribe(&mut self, name: &str, event_id: u64, token: u64) {
-        self.open.entry(name.to_owned()).or_default().push_back(SignalWait { event_id, token });
+        let shared =
+            self.open.get_key_value(name).map_or_else(|| Arc::from(name), |(name, _)| Arc::clone(name));
+        self.open.entry(Arc::clone(&shared)).or_default().push_back(SignalWait { event_id, token });
+        self.by_event.insert(event_id, (shared, token));
     }
 
     /// The token of the wait that takes the next signal of this name.
@@ -27,6 +34,7 @@ impl SignalWaits {
         if open.is_empty() {
             self.open.remove(name);
         }
+        self.by_event.remove(&wait.event_id);
         self.answered.insert(wait.event_id);
         Some(wait.token)
     }
@@ -38,9 +46,13 @@ impl SignalWaits {
 
     /// Removes a wait; later waits on the same name move up. A wait that got its signal is not in the list any more.
     pub(super) fn cancel(&mut self, event_id: u64) {
-        self.open.retain(|_, open| {
-            open.retain(|wait| wait.event_id != event_id);
-            !open.is_empty()
-        });
+        let Some((name, token)) = self.by_event.remove(&event_id) else { return };
+        let Some(open) = self.open.get_mut(&name) else { return };
+        if let Ok(position) = open.binary_search_by_key(&token, |wait| wait.token) {
+            open.remove(position);
+        }
+        if open.is_empty() {
+            self.open.remove(&name);
+        }
     }
 }

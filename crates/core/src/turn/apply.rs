@@ -74,7 +74,8 @@ impl Execution {
             }
             EventKind::ExternalEvent { name, data } => self.apply_signal(name, data),
             EventKind::QueueEventDelivered { name, data } => {
-                self.shared.lock().queues.arrive(name, data);
+                let wakeup = self.shared.lock().deliver_message(name, data);
+                wakeup.wake();
                 self.must_poll = true;
             }
             EventKind::ActivityCancelRequested { .. }
@@ -97,7 +98,8 @@ impl Execution {
         if !fits(&emitted.action, event, next) {
             return Err(mismatch("schedule mismatch", &emitted, event));
         }
-        self.shared.lock().bind(emitted.token, event.event_id, &emitted.action);
+        let wakeup = self.shared.lock().bind(emitted.token, event.event_id, &emitted.action);
+        wakeup.wake();
         if let Some(kind) = opens {
             self.open_schedules.insert(event.event_id, OpenSchedule { kind, token: emitted.token });
         }
@@ -152,19 +154,24 @@ impl Execution {
             )));
         }
         self.open_schedules.remove(&source);
-        self.shared.lock().deliver(token, result);
+        let wakeup = self.shared.lock().deliver(token, result);
+        wakeup.wake();
         self.must_poll = true;
         Ok(())
     }
 
     fn apply_signal(&mut self, name: &str, data: &str) {
         let mut state = self.shared.lock();
-        if state.deliver_signal(name, data) {
+        let delivered = state.deliver_signal(name, data);
+        let replaying = state.replaying;
+        drop(state);
+        if let Some(wakeup) = delivered {
+            wakeup.wake();
             self.must_poll = true;
-        } else if !state.replaying {
+        } else if !replaying {
             warn!(
                 target: "everturn::runtime",
-                instance_id = %state.identity.instance,
+                instance_id = %self.record.identity.instance,
                 "signal '{name}' found no open wait and is lost; use a queue for messages that may come early"
             );
         }
@@ -174,9 +181,11 @@ impl Execution {
         let Some((cancelled, reason)) = cancellation_of(&event.kind) else { return };
         let source = event.source_event_id.unwrap_or_default();
         let mut state = self.shared.lock();
-        state.cancel_subscription(cancelled, source);
+        let wakeup = state.cancel_subscription(cancelled, source);
         if reason == Some(CancelReason::DroppedFuture) {
             state.expect_drop(cancelled, source);
         }
+        drop(state);
+        wakeup.wake();
     }
 }

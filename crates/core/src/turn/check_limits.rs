@@ -1,5 +1,7 @@
 //! Limits of a turn, checked after the code ran and before anything is committed.
 
+use std::fmt;
+
 use super::Execution;
 use super::draft::TurnDraft;
 use crate::limits::{
@@ -18,8 +20,46 @@ struct DecidedSizes<'a> {
     /// The first key whose value is too large, and the size of the value.
     large_kv_value: Option<(&'a str, usize)>,
     writes_kv: bool,
-    /// Of the largest payload of a call without a result. A call with a result fails by itself if its input is too large.
-    payload_bytes: usize,
+    /// The largest payload of a call without a result. A call with a result fails by itself if its input is too large.
+    largest: LimitedPayload<'a>,
+}
+
+/// A payload that no call reports as too large, and its size.
+#[derive(Default, Clone, Copy)]
+struct LimitedPayload<'a> {
+    owner: PayloadOwner<'a>,
+    bytes: usize,
+}
+
+impl<'a> LimitedPayload<'a> {
+    fn or_larger(self, owner: PayloadOwner<'a>, bytes: usize) -> Self {
+        if bytes > self.bytes { Self { owner, bytes } } else { self }
+    }
+}
+
+/// What a payload belongs to.
+#[derive(Default, Clone, Copy)]
+enum PayloadOwner<'a> {
+    #[default]
+    CustomStatus,
+    KvValue(&'a str),
+    Detached(&'a str),
+    Successor,
+    Output,
+    Error,
+}
+
+impl fmt::Display for PayloadOwner<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::CustomStatus => f.write_str("custom status"),
+            Self::KvValue(key) => write!(f, "value of key {key}"),
+            Self::Detached(name) => write!(f, "input of detached orchestration {name}"),
+            Self::Successor => f.write_str("input of continue_as_new"),
+            Self::Output => f.write_str("output of the orchestration"),
+            Self::Error => f.write_str("error of the orchestration"),
+        }
+    }
 }
 
 impl<'a> DecidedSizes<'a> {
@@ -29,17 +69,17 @@ impl<'a> DecidedSizes<'a> {
             match &event.kind {
                 EventKind::CustomStatusUpdated { status: Some(status) } => {
                     sizes.status_bytes = status.len();
-                    sizes.payload_bytes = sizes.payload_bytes.max(status.len());
+                    sizes.largest = sizes.largest.or_larger(PayloadOwner::CustomStatus, status.len());
                 }
                 EventKind::KeyValueSet { key, value, .. } => {
                     sizes.writes_kv = true;
-                    sizes.payload_bytes = sizes.payload_bytes.max(value.len());
+                    sizes.largest = sizes.largest.or_larger(PayloadOwner::KvValue(key), value.len());
                     if value.len() > MAX_KV_VALUE_BYTES {
                         sizes.large_kv_value.get_or_insert((key, value.len()));
                     }
                 }
-                EventKind::OrchestrationChained { input, .. } => {
-                    sizes.payload_bytes = sizes.payload_bytes.max(input.len());
+                EventKind::OrchestrationChained { name, input, .. } => {
+                    sizes.largest = sizes.largest.or_larger(PayloadOwner::Detached(name), input.len());
                 }
                 EventKind::ActivityScheduled { name, tag, .. } => {
                     if let Some(tag) = tag.as_ref().filter(|tag| tag.len() > MAX_TAG_NAME_BYTES) {
@@ -80,7 +120,7 @@ impl Execution {
     /// Fails if the turn broke a limit. Of several broken limits it reports the one that is checked first.
     pub(super) fn check_limits(&self, draft: &TurnDraft) -> Result<(), ErrorDetails> {
         let broken = |text: String| Err(ErrorDetails::orchestration_failed(text));
-        let DecidedSizes { status_bytes, long_tag, large_kv_value, writes_kv, mut payload_bytes } =
+        let DecidedSizes { status_bytes, long_tag, large_kv_value, writes_kv, mut largest } =
             DecidedSizes::of(draft.delta.get(draft.received..).unwrap_or_default());
         if status_bytes > MAX_CUSTOM_STATUS_BYTES {
             return broken(format!(
@@ -106,18 +146,19 @@ impl Execution {
         // code returned.
         let mut carried = 0;
         if self.record.history.cancel_reason.is_none() {
-            let outcome = match (&draft.successor, &self.output) {
+            largest = match (&draft.successor, &self.output) {
                 (Some(successor), _) => {
                     carried = state.queues.unread().map(|(name, data)| name.len() + data.len()).sum();
-                    successor.input.len()
+                    largest.or_larger(PayloadOwner::Successor, successor.input.len())
                 }
-                (None, Some(Ok(output) | Err(output))) => output.len(),
-                (None, None) => 0,
+                (None, Some(Ok(output))) => largest.or_larger(PayloadOwner::Output, output.len()),
+                (None, Some(Err(error))) => largest.or_larger(PayloadOwner::Error, error.len()),
+                (None, None) => largest,
             };
-            payload_bytes = payload_bytes.max(outcome);
         }
-        if payload_bytes > self.payload_bytes_max {
-            return broken(payload_too_large(payload_bytes, self.payload_bytes_max));
+        let LimitedPayload { owner, bytes } = largest;
+        if bytes > self.payload_bytes_max {
+            return broken(payload_too_large(owner, bytes, self.payload_bytes_max));
         }
         if carried > MAX_CARRIED_BYTES {
             return broken(format!(

@@ -16,8 +16,8 @@ impl Execution {
         loop {
             self.poll_if_owed(clock)?;
             let Some(emitted) = self.emitted.pop_front() else { return Ok(()) };
-            draft.decisions += 1;
-            if draft.decisions > MAX_DECISIONS_PER_TURN {
+            self.decisions += 1;
+            if self.decisions > MAX_DECISIONS_PER_TURN {
                 return Err(turn_limit());
             }
             let event_id = self.record.history.last_event_id.saturating_add(1);
@@ -64,7 +64,8 @@ impl Execution {
                     session_id: session_id.clone(),
                     tag: tag.clone(),
                 };
-                let details = || ErrorDetails::activity_failed(payload_too_large(input.len(), max));
+                let what = format_args!("input of activity {name}");
+                let details = || ErrorDetails::activity_failed(payload_too_large(what, input.len(), max));
                 return (scheduled, refused.then(|| EventKind::ActivityFailed { details: details() }));
             }
             Action::SubOrchestration { name, instance, input, .. } => {
@@ -78,7 +79,9 @@ impl Execution {
                     instance: instance.clone().unwrap_or_else(generated_suffix),
                     input: if refused { String::new() } else { input.clone() },
                 };
-                let details = || ErrorDetails::orchestration_failed(payload_too_large(input.len(), max));
+                let what = format_args!("input of child orchestration {name}");
+                let details =
+                    || ErrorDetails::orchestration_failed(payload_too_large(what, input.len(), max));
                 return (
                     scheduled,
                     refused.then(|| EventKind::SubOrchestrationFailed { details: details() }),

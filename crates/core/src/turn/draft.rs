@@ -1,7 +1,8 @@
 //! A turn before it is finished.
 
+use super::CancelledChild;
+use crate::Event;
 use crate::action::Action;
-use crate::{Event, WorkItem};
 
 /// A turn before it is finished.
 #[derive(Default)]
@@ -11,14 +12,13 @@ pub(super) struct TurnDraft {
     pub(super) received: usize,
     /// Id of the last received event.
     pub(super) received_event_id: u64,
-    pub(super) decisions: usize,
     /// Decisions that may need a work item, in order.
     pub(super) pending: Vec<PendingDecision>,
     /// The first continue-as-new of the turn.
     pub(super) successor: Option<Successor>,
     pub(super) cancelled_activities: Vec<u64>,
-    /// Children whose future the code dropped, by schedule event, with the message that cancels them.
-    pub(super) dropped_children: Vec<(u64, WorkItem)>,
+    /// Children whose future the code dropped.
+    pub(super) dropped_children: Vec<CancelledChild>,
 }
 
 /// A decision with the event that records it.

@@ -7,8 +7,8 @@ use super::draft::TurnDraft;
 use super::history_index::{CompletableKind, HistoryIndex};
 use super::record::ExecutionRecord;
 use super::start_event::StartEvent;
-use super::{ExecutionIdentity, Turn, TurnClock, TurnOutcome};
-use crate::{ErrorDetails, Event, EventKind, WorkItem, build_child_instance_id};
+use super::{CancelledChild, ExecutionIdentity, Turn, TurnClock, TurnOutcome};
+use crate::{ErrorDetails, Event, EventKind, build_child_instance_id};
 
 /// How an execution ends.
 pub(super) enum ExecutionEnd {
@@ -94,6 +94,7 @@ impl ExecutionRecord {
             worker_items: Vec::new(),
             orchestrator_items: notice.into_iter().collect(),
             cancelled_activities: draft.cancelled_activities,
+            cancelled_children: Vec::new(),
         }
     }
 
@@ -110,21 +111,21 @@ impl ExecutionRecord {
             queue_reads: self.history.queue_reads.open().collect(),
         };
         let mut turn = self.end(draft, ExecutionEnd::Failed { details }, still_open, clock);
-        turn.orchestrator_items.extend(self.cancel_children(last_event_id, "parent failed"));
+        turn.cancelled_children = self.cancel_children(last_event_id, "parent failed");
         turn
     }
 
-    /// Cancel messages to the children that were started up to this event and have neither ended nor been cancelled.
-    pub(super) fn cancel_children(&self, last_event_id: u64, reason: &str) -> Vec<WorkItem> {
+    /// The children that were started up to this event and have neither ended nor been cancelled.
+    pub(super) fn cancel_children(&self, last_event_id: u64, reason: &str) -> Vec<CancelledChild> {
         let children = self.history.open(CompletableKind::SubOrchestration, last_event_id);
         children.filter_map(|id| self.cancel_child(id, reason)).collect()
     }
 
-    /// A cancel message to the child that a schedule event started, unless it has ended.
-    pub(super) fn cancel_child(&self, id: u64, reason: &str) -> Option<WorkItem> {
-        let child = self.history.unfinished_child(id)?;
+    /// The child that a schedule event started, unless it has ended.
+    pub(super) fn cancel_child(&self, schedule_id: u64, reason: &str) -> Option<CancelledChild> {
+        let child = self.history.unfinished_child(schedule_id)?;
         let instance = build_child_instance_id(&self.identity.instance, child);
-        Some(WorkItem::CancelInstance { instance, reason: reason.to_owned() })
+        Some(CancelledChild { instance, schedule_id, reason: reason.to_owned() })
     }
 }
 

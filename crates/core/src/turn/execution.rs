@@ -5,20 +5,20 @@ use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::task::{Context, Poll, Waker};
+use std::task::Waker;
 
 use super::apply::OpenSchedule;
 use super::cancellation::{CancelReason, cancellation_of};
 use super::draft::TurnDraft;
 use super::history_index::{CompletableKind, HistoryIndex};
 use super::record::ExecutionRecord;
+use super::self_wake::SelfWake;
 use super::start_event::StartEvent;
-use super::{ExecutionIdentity, Turn, TurnClock, TurnOutcome, panic_text, turn_limit};
+use super::{ExecutionIdentity, Turn, TurnClock, TurnOutcome};
 use crate::action::EmittedAction;
 use crate::context::OrchestrationContext;
 use crate::replay_state::SharedState;
-use crate::{AppErrorKind, ErrorDetails, Event, EventKind, KvEntry, OrchestrationHandlerRef, WorkItem};
+use crate::{ErrorDetails, Event, EventKind, KvEntry, OrchestrationHandlerRef, WorkItem};
 
 type Code = Pin<Box<dyn Future<Output = Result<String, String>> + Send>>;
 
@@ -35,11 +35,16 @@ pub struct Execution {
     pub(super) record: ExecutionRecord,
     pub(super) shared: Arc<SharedState>,
     /// The running code; `None` after it returned.
-    code: Option<Code>,
+    pub(super) code: Option<Code>,
+    pub(super) self_wake: Arc<SelfWake>,
+    /// The waker of `self_wake`, which the code is polled with.
+    pub(super) waker: Waker,
     /// What the code returned.
     pub(super) output: Option<Result<String, String>>,
     /// Whether something was delivered to the code since its last poll.
     pub(super) must_poll: bool,
+    /// Decisions of this turn, and polls that the code asked for by waking itself.
+    pub(super) decisions: usize,
     /// Actions of the code that no event records yet, oldest first.
     pub(super) emitted: VecDeque<EmittedAction>,
     pub(super) open_schedules: HashMap<u64, OpenSchedule>,
@@ -97,12 +102,16 @@ impl Execution {
         let shared =
             Arc::new(SharedState::new(identity.clone(), replaying, kv, custom_status, first_event_ms));
         let ctx = OrchestrationContext { shared: Arc::clone(&shared) };
+        let self_wake = Arc::new(SelfWake::default());
         Self {
             record: ExecutionRecord { identity, start, history: HistoryIndex::default() },
             shared,
             code: Some(Box::pin(async move { handler.invoke(ctx, input).await })),
+            waker: Waker::from(Arc::clone(&self_wake)),
+            self_wake,
             output: None,
             must_poll: true,
+            decisions: 0,
             emitted: VecDeque::new(),
             open_schedules: HashMap::new(),
             payload_bytes_max,
@@ -118,6 +127,7 @@ impl Execution {
     pub fn take_turn(&mut self, messages: Vec<WorkItem>, clock: &dyn TurnClock) -> Turn {
         let stored = std::mem::take(&mut self.unreplayed);
         let mut draft = TurnDraft::default();
+        self.decisions = 0;
         if let Some(start) = self.new_start.take() {
             self.append(start, &mut draft);
         }
@@ -154,12 +164,16 @@ impl Execution {
         schedule.is_some_and(|schedule| schedule.is_open(CompletableKind::Activity))
     }
 
-    /// An estimate of the memory that this execution holds: a base, the payloads it was given, and a little for each
-    /// event. The size of a future cannot be measured from outside.
+    /// An estimate of the memory that this execution holds: a base, its input, the payloads that wait to be taken, the
+    /// key-value store, the custom status, the names in its index, and a little for each event.
+    ///
+    /// The size of a future cannot be measured from outside. So the payloads that the code was given lately count too:
+    /// it may hold them. Those of long ago do not.
     pub fn weight_bytes(&self) -> usize {
         let history = &self.record.history;
         let input = self.record.start.as_ref().map_or(0, |start| start.input.len());
-        BASE_WEIGHT_BYTES + input + history.payload_bytes + EVENT_WEIGHT_BYTES * history.event_count
+        let held = self.shared.lock().held_bytes();
+        BASE_WEIGHT_BYTES + input + held + history.name_bytes() + EVENT_WEIGHT_BYTES * history.event_count
     }
 
     /// Applies the stored and the new events, and makes each owed poll before it applies the next event. Live turns and
@@ -181,6 +195,8 @@ impl Execution {
                 }
             }
         }
+        // Polls between stored events count each on their own: the turns that made the events stayed within the limit.
+        let replays = !stored.is_empty();
         let mut events = stored.iter().chain(new).enumerate().peekable();
         while let Some((index, event)) = events.next() {
             self.poll_if_owed(clock)?;
@@ -188,12 +204,18 @@ impl Execution {
                 self.skip(std::iter::once(event).chain(events.map(|(_, event)| event)));
                 break;
             }
+            if replays && index <= stored.len() {
+                self.decisions = 0;
+            }
             if index >= stored.len() {
                 self.shared.lock().replaying = false;
             }
             self.apply(event, events.peek().map(|(_, next)| *next))?;
         }
         self.poll_if_owed(clock)?;
+        if replays && new.is_empty() {
+            self.decisions = 0;
+        }
         self.shared.lock().replaying = false;
         Ok(())
     }
@@ -204,54 +226,13 @@ impl Execution {
         let mut state = self.shared.lock();
         for event in events {
             if let EventKind::QueueEventDelivered { name, data } = &event.kind {
+                // No future is left to take it.
                 state.queues.arrive(name, data);
             }
             if let Some((kind, Some(CancelReason::DroppedFuture))) = cancellation_of(&event.kind) {
                 state.expect_drop(kind, event.source_event_id.unwrap_or_default());
             }
         }
-    }
-
-    /// Polls the code if something was delivered to it, and takes its actions.
-    pub(super) fn poll_if_owed(&mut self, clock: &dyn TurnClock) -> Result<(), ErrorDetails> {
-        if !self.must_poll || self.output.is_some() {
-            return Ok(());
-        }
-        self.must_poll = false;
-        {
-            let mut state = self.shared.lock();
-            state.now_ms = clock.store_ms();
-            state.polling = true;
-        }
-        let (code, shared) = (&mut self.code, &self.shared);
-        let polled = catch_unwind(AssertUnwindSafe(|| {
-            let output = match code.as_mut()?.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-                Poll::Ready(output) => output,
-                Poll::Pending => {
-                    let state = shared.lock();
-                    if state.continue_as_new_asked || state.waits_on_something_durable() {
-                        return None;
-                    }
-                    Err("the orchestration waits on something that is not durable: await only futures made by its \
-                         context"
-                        .to_owned())
-                }
-            };
-            // Dropped within the poll, so that the futures it still holds are dropped like those of its locals.
-            *code = None;
-            Some(output)
-        }));
-        let mut state = self.shared.lock();
-        state.polling = false;
-        self.emitted.extend(std::mem::take(&mut state.emitted));
-        if state.turn_limit_hit {
-            return Err(turn_limit());
-        }
-        self.output = polled.map_err(|panic| {
-            let text = panic_text(panic.as_ref()).unwrap_or("orchestration panicked");
-            ErrorDetails::application(AppErrorKind::Panicked, text)
-        })?;
-        Ok(())
     }
 
     /// Appends an event to the turn and to the history.
@@ -263,7 +244,7 @@ impl Execution {
 
 impl Drop for Execution {
     fn drop(&mut self) {
-        self.shared.detached.store(true, Ordering::SeqCst);
+        self.shared.detach();
         let code = self.code.take();
         // Destructors of the user's code run here. A panic in them must not reach the thread that drops the execution.
         if catch_unwind(AssertUnwindSafe(|| drop(code))).is_err() {
@@ -284,6 +265,7 @@ impl Turn {
             worker_items: Vec::new(),
             orchestrator_items: Vec::new(),
             cancelled_activities: Vec::new(),
+            cancelled_children: Vec::new(),
         }
     }
 }

@@ -14,7 +14,7 @@ impl Execution {
         if let Some(reason) = self.record.history.cancel_reason.clone() {
             let children = self.record.cancel_children(draft.received_event_id, "parent canceled");
             let mut turn = self.end(draft, ExecutionEnd::Cancelled { reason }, clock);
-            turn.orchestrator_items.extend(children);
+            turn.cancelled_children = children;
             return turn;
         }
         if let Some(successor) = draft.successor.take() {
@@ -33,11 +33,11 @@ impl Execution {
         // A child that the code asked for and dropped in this turn was never started.
         let started_before = draft.received_event_id;
         let mut dropped = std::mem::take(&mut draft.dropped_children);
-        dropped.retain(|(id, _)| *id <= started_before);
+        dropped.retain(|child| child.schedule_id <= started_before);
         let mut turn = self.end(draft, end, clock);
         items.append(&mut turn.orchestrator_items);
-        items.extend(dropped.into_iter().map(|(_, cancel)| cancel));
         turn.orchestrator_items = items;
+        turn.cancelled_children = dropped;
         turn
     }
 
@@ -71,12 +71,11 @@ impl Execution {
                 self.append(event, draft);
                 match kind {
                     Cancellable::Activity => draft.cancelled_activities.push(source),
-                    // A child that has ended is not cancelled. A call that was refused, or whose id was taken, counts as
-                    // ended: the instance with that id is not this parent's child.
+                    // A child that has ended is not cancelled, nor a call that was refused.
                     Cancellable::SubOrchestration => {
-                        let cancel =
+                        let child =
                             self.record.cancel_child(source, "parent dropped sub-orchestration future");
-                        draft.dropped_children.extend(cancel.map(|cancel| (source, cancel)));
+                        draft.dropped_children.extend(child);
                     }
                     Cancellable::SignalWait | Cancellable::QueueRead => {}
                 }
@@ -96,13 +95,13 @@ impl Execution {
                 None => {}
             }
         }
-        orchestrator_items.extend(draft.dropped_children.into_iter().map(|(_, cancel)| cancel));
         Turn {
             outcome: TurnOutcome::Continue,
             history_delta: draft.delta,
             worker_items,
             orchestrator_items,
             cancelled_activities: draft.cancelled_activities,
+            cancelled_children: draft.dropped_children,
         }
     }
 

@@ -31,7 +31,7 @@ impl CompletableKind {
 #[derive(Debug, Clone)]
 pub(super) struct Schedule {
     pub(super) kind: CompletableKind,
-    /// The recorded id of a child: a generated suffix or an explicit instance id.
+    /// The recorded id of a child that has not ended: a generated suffix or an explicit instance id.
     child: Option<String>,
     pub(super) completed: bool,
     cancel_requested: bool,
@@ -49,8 +49,8 @@ impl Schedule {
 pub(super) struct HistoryIndex {
     pub(super) last_event_id: u64,
     pub(super) event_count: usize,
-    /// Bytes of the inputs, results, signals, messages and key-value entries in it.
-    pub(super) payload_bytes: usize,
+    /// Bytes of the ids of the children that have not ended.
+    child_bytes: usize,
     pub(super) schedules: BTreeMap<u64, Schedule>,
     pub(super) signal_waits: Subscriptions,
     pub(super) queue_reads: Subscriptions,
@@ -78,7 +78,6 @@ impl HistoryIndex {
         let source = event.source_event_id.unwrap_or_default();
         self.last_event_id = id;
         self.event_count += 1;
-        self.payload_bytes += payload_bytes(&event.kind);
         match &event.kind {
             EventKind::ActivityScheduled { .. } => self.schedule(id, CompletableKind::Activity, None),
             EventKind::TimerCreated { .. } => self.schedule(id, CompletableKind::Timer, None),
@@ -92,6 +91,7 @@ impl HistoryIndex {
             | EventKind::SubOrchestrationFailed { .. } => {
                 if let Some(schedule) = self.schedules.get_mut(&source) {
                     schedule.completed = true;
+                    self.child_bytes -= schedule.child.take().map_or(0, |child| child.len());
                 }
             }
             EventKind::ActivityCancelRequested { .. } | EventKind::SubOrchestrationCancelRequested { .. } => {
@@ -120,41 +120,13 @@ impl HistoryIndex {
         }
     }
 
-    fn schedule(&mut self, id: u64, kind: CompletableKind, child: Option<String>) {
-        self.schedules.insert(id, Schedule { kind, child, completed: false, cancel_requested: false });
+    /// Bytes of the names and ids that it holds.
+    pub(super) fn name_bytes(&self) -> usize {
+        self.child_bytes + self.signal_waits.name_bytes() + self.queue_reads.name_bytes()
     }
-}
 
-fn payload_bytes(kind: &EventKind) -> usize {
-    match kind {
-        EventKind::OrchestrationStarted { input, carry_forward_events, .. } => {
-            let carried = carry_forward_events.iter().flatten();
-            input.len() + carried.map(|(name, data)| name.len() + data.len()).sum::<usize>()
-        }
-        EventKind::ActivityScheduled { input, .. }
-        | EventKind::SubOrchestrationScheduled { input, .. }
-        | EventKind::OrchestrationChained { input, .. } => input.len(),
-        EventKind::ActivityCompleted { result } | EventKind::SubOrchestrationCompleted { result } => {
-            result.len()
-        }
-        EventKind::ExternalEvent { data, .. } | EventKind::QueueEventDelivered { data, .. } => data.len(),
-        EventKind::KeyValueSet { key, value, .. } => key.len() + value.len(),
-        EventKind::ActivityFailed { .. }
-        | EventKind::SubOrchestrationFailed { .. }
-        | EventKind::CustomStatusUpdated { .. }
-        | EventKind::OrchestrationCompleted { .. }
-        | EventKind::OrchestrationFailed { .. }
-        | EventKind::OrchestrationContinuedAsNew { .. }
-        | EventKind::OrchestrationCancelRequested { .. }
-        | EventKind::ActivityCancelRequested { .. }
-        | EventKind::SubOrchestrationCancelRequested { .. }
-        | EventKind::TimerCreated { .. }
-        | EventKind::TimerFired { .. }
-        | EventKind::ExternalSubscribed { .. }
-        | EventKind::ExternalSubscribedCancelled { .. }
-        | EventKind::QueueSubscribed { .. }
-        | EventKind::QueueSubscriptionCancelled { .. }
-        | EventKind::KeyValueCleared { .. }
-        | EventKind::KeyValuesCleared => 0,
+    fn schedule(&mut self, id: u64, kind: CompletableKind, child: Option<String>) {
+        self.child_bytes += child.as_ref().map_or(0, String::len);
+        self.schedules.insert(id, Schedule { kind, child, completed: false, cancel_requested: false });
     }
 }

@@ -1,6 +1,7 @@
 //! Replay's comparison of what the code asks for with what history recorded.
 
 use crate::action::{Action, EmittedAction};
+use crate::codec::is_same_payload;
 use crate::limits::PayloadTooLarge;
 use crate::{AppErrorKind, ErrorDetails, Event, EventKind};
 
@@ -14,17 +15,17 @@ pub(super) fn fits(action: &Action, event: &Event, next: Option<&Event>) -> bool
                 if name == was_name
                     && session_id == was_session
                     && tag == was_tag
-                    && (input == was_input || was_refused(event, was_input, next))
+                    && (is_same_payload(input, was_input) || was_refused(event, was_input, next))
         ),
         Action::SubOrchestration { name, input, .. } => matches!(
             recorded,
             EventKind::SubOrchestrationScheduled { name: was_name, input: was_input, .. }
-                if name == was_name && (input == was_input || was_refused(event, was_input, next))
+                if name == was_name && (is_same_payload(input, was_input) || was_refused(event, was_input, next))
         ),
         Action::StartDetached { name, instance, input, .. } => matches!(
             recorded,
             EventKind::OrchestrationChained { name: was_name, instance: was_instance, input: was_input }
-                if name == was_name && instance == was_instance && input == was_input
+                if name == was_name && instance == was_instance && is_same_payload(input, was_input)
         ),
         Action::Timer { .. } => matches!(recorded, EventKind::TimerCreated { .. }),
         Action::Wait { name } => {

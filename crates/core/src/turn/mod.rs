@@ -9,7 +9,7 @@
 //! 1. `convert_messages`: the messages become events.
 //! 2. `execution`: stored and new events are applied one by one, and the code is polled whenever an event concerns it.
 //!    Live turns and replay are the same loop. `apply` applies one event; `matching` compares it with what the code
-//!    asks for.
+//!    asks for. `poll` polls the code, again if it wakes itself (`self_wake`).
 //! 3. `decide`: each new action of the code becomes an event and is applied like a stored one.
 //! 4. `check_limits`: a turn that breaks a limit fails its instance.
 //! 5. `finish`: the outcome, and the work items that carry the decisions out (`work_items`). If the execution ends,
@@ -29,7 +29,9 @@ mod execution;
 mod finish;
 mod history_index;
 mod matching;
+mod poll;
 mod record;
+mod self_wake;
 mod start_event;
 mod subscriptions;
 mod work_items;
@@ -99,6 +101,21 @@ pub struct Turn {
     pub orchestrator_items: Vec<WorkItem>,
     /// Schedule ids of activities that are no longer wanted.
     pub cancelled_activities: Vec<u64>,
+    /// Children that are no longer wanted.
+    pub cancelled_children: Vec<CancelledChild>,
+}
+
+/// A child that its parent no longer wants.
+///
+/// Its id may be taken by an instance that this call did not start, so the cancellation names the call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CancelledChild {
+    /// Instance id of the child.
+    pub instance: String,
+    /// The parent's schedule event.
+    pub schedule_id: u64,
+    /// Why it is cancelled.
+    pub reason: String,
 }
 
 fn turn_limit() -> ErrorDetails {

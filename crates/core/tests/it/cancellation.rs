@@ -226,6 +226,28 @@ fn failure_from_outside_closes_everything_open() {
 }
 
 #[test]
+fn failure_from_outside_cancels_a_child_whose_call_is_the_last_event() {
+    let mut harness = Harness::new(|ctx, _| async move { ctx.schedule_sub_orchestration("C", "").await });
+    harness.turn([]);
+    let history = summarize(harness.history());
+    assert_eq!(
+        history.last().map(String::as_str),
+        Some("2 child C sub::2 "),
+        "the history ends with the call"
+    );
+    let turn = failed_from_outside(harness.history(), None);
+    assert_eq!(sent(&turn), ["cancel order::sub::2: parent failed"]);
+}
+
+#[test]
+fn failure_from_outside_cancels_an_activity_whose_call_is_the_last_event() {
+    let mut harness = Harness::new(|ctx, _| async move { ctx.schedule_activity("A", "").await });
+    harness.turn([]);
+    assert_eq!(harness.history().len(), 2, "the history ends with the call");
+    assert_eq!(failed_from_outside(harness.history(), None).cancelled_activities, [2]);
+}
+
+#[test]
 fn failure_from_outside_records_a_missing_start_event() {
     let turn = failed_from_outside(&[], Some(started(1, "in")));
     assert_eq!(summarize(&turn.history_delta), ["1 started", "2 failed infrastructure:op: no such column"]);

@@ -73,9 +73,13 @@ fn number_text_is_a_string_only_where_no_number_fits() {
 }
 
 #[test]
-fn decoding_error_is_that_of_the_second_attempt() {
+fn decoding_error_says_what_the_text_is() {
     let second = serde_json::from_value::<u32>(Value::String("abc".into())).unwrap_err();
     assert_eq!(codec::decode::<u32>("abc").unwrap_err(), second.to_string());
+    let number = codec::decode::<Vec<u8>>("7").unwrap_err();
+    assert!(number.starts_with("invalid type: integer `7`, expected a sequence"), "{number}");
+    let field = codec::decode::<Order>(r#"{"id":7}"#).unwrap_err();
+    assert!(field.starts_with("missing field `lines`"), "{field}");
 }
 
 #[test]
@@ -124,7 +128,8 @@ fn typed_activity_that_cannot_be_decoded_yields_an_error() {
     harness.turn([]);
     let turn = harness.turn([activity_completed(2, "abc")]);
     let TurnOutcome::Failed { details } = turn.outcome else { panic!("{:?}", turn.outcome) };
-    assert_eq!(details.display_message(), codec::decode::<u32>("abc").unwrap_err());
+    let expected = format!("decoding the result of activity A: {}", codec::decode::<u32>("abc").unwrap_err());
+    assert_eq!(details.display_message(), expected);
 }
 
 #[test]

@@ -40,10 +40,28 @@ fn waiting_on_something_that_is_not_durable_fails_at_once() {
         std::future::pending::<()>().await;
         Ok(String::new())
     })));
-    assert!(waits_on_nothing_durable(&outcome_of(|_, _| async move {
-        Yield::default().await;
+}
+
+#[test]
+fn failure_names_what_to_use_instead() {
+    let outcome = outcome_of(|_, _| async move {
+        std::future::pending::<()>().await;
         Ok(String::new())
-    })));
+    });
+    let TurnOutcome::Failed { details } = outcome else { panic!("{outcome:?}") };
+    let text = details.display_message();
+    for call in ["schedule_timer", "schedule_activity", "schedule_wait", "dequeue_event"] {
+        assert!(text.contains(&format!("ctx.{call}")), "the text does not name {call}: {text}");
+    }
+}
+
+#[test]
+fn yield_is_over_at_the_next_poll() {
+    let outcome = outcome_of(|_, _| async move {
+        Yield::default().await;
+        Ok("went on".to_owned())
+    });
+    assert_eq!(outcome, TurnOutcome::Completed { output: "went on".into() });
 }
 
 #[test]
@@ -70,10 +88,21 @@ fn resolved_future_that_is_only_held_is_not_waited_on() {
     assert!(waits_on_nothing_durable(&harness.turn([queue_message("q", "")]).outcome));
 }
 
+/// A future that is pending at its first poll and wakes no task.
+#[derive(Default)]
+struct PendingOnce(bool);
+
+impl Future for PendingOnce {
+    type Output = ();
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
+        if std::mem::replace(&mut self.0, true) { Poll::Ready(()) } else { Poll::Pending }
+    }
+}
+
 #[test]
 fn beside_a_live_durable_future_it_is_polled_again_at_the_next_event() {
     let mut harness = Harness::new(|ctx, _| async move {
-        let ((), result) = ctx.join2(Yield::default(), ctx.schedule_activity("A", "")).await;
+        let ((), result) = ctx.join2(PendingOnce::default(), ctx.schedule_activity("A", "")).await;
         result
     });
     assert_eq!(harness.turn([]).outcome, TurnOutcome::Continue);

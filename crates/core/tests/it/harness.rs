@@ -6,8 +6,9 @@
 
 use std::cell::Cell;
 use std::collections::HashMap;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::sync::Arc;
+use std::task::Poll;
 
 use async_trait::async_trait;
 use everturn_core::limits::DEFAULT_PAYLOAD_BYTES_MAX;
@@ -305,3 +306,17 @@ pub fn history<const N: usize>(rest: [(Option<u64>, EventKind); N]) -> Vec<Event
 
 pub use crate::messages::*;
 pub use crate::summaries::{sent, summarize};
+
+/// Wakes itself and is pending, so often.
+pub(crate) async fn yields(times: usize) {
+    let mut left = times;
+    poll_fn(|cx| {
+        if left == 0 {
+            return Poll::Ready(());
+        }
+        left -= 1;
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}

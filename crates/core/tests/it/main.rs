@@ -3,6 +3,7 @@
 
 mod harness;
 mod messages;
+mod random_combinations;
 mod random_programs;
 mod summaries;
 
@@ -19,11 +20,14 @@ mod durable_futures;
 mod error_details;
 mod event_envelope;
 mod event_kinds_json;
+mod exact_values;
+mod futures_crate;
 mod identity_and_replaying;
 mod key_value_store;
 mod limits;
 mod log_lines;
 mod message_conversion;
+mod names;
 mod new_decisions;
 mod nondeterminism;
 mod panics_and_aborts;
@@ -41,6 +45,8 @@ mod timers;
 mod turn_effects;
 mod turn_loop;
 mod turn_outcomes;
+mod wakers;
 mod warm_equals_cold;
+mod weight;
 mod what_a_call_records;
 mod work_items_json;

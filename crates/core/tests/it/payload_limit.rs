@@ -7,21 +7,26 @@ use everturn_core::{AppErrorKind, ErrorDetails, EventKind, OrchestrationContext}
 use crate::harness::{Harness, activity_completed, sent, summarize};
 
 const MAX: usize = 10;
-const REFUSAL: &str = "Payload size (11 bytes) exceeds limit (10 bytes)";
 
-fn broken() -> TurnOutcome {
-    TurnOutcome::Failed { details: ErrorDetails::orchestration_failed(REFUSAL) }
+fn refusal(what: &str) -> String {
+    payload_too_large(what, MAX + 1, MAX)
 }
 
-fn fails_like_a_limit(turn: &Turn) {
-    assert_eq!(turn.outcome, broken());
-    assert_eq!(summarize(&turn.history_delta), ["1 started".to_owned(), format!("2 failed {REFUSAL}")]);
+fn fails_like_a_limit(turn: &Turn, what: &str) {
+    let refusal = refusal(what);
+    let broken = TurnOutcome::Failed { details: ErrorDetails::orchestration_failed(&refusal) };
+    assert_eq!(turn.outcome, broken);
+    assert_eq!(summarize(&turn.history_delta), ["1 started".to_owned(), format!("2 failed {refusal}")]);
     assert!(sent(turn).is_empty());
 }
 
 #[test]
-fn text_names_size_and_limit() {
-    assert_eq!(payload_too_large(11, 10), REFUSAL);
+fn text_names_call_size_limit_and_option() {
+    assert_eq!(
+        refusal("input of activity A"),
+        "input of activity A: Payload size (11 bytes) exceeds limit (10 bytes); \
+         see the provider option payload_bytes_max"
+    );
 }
 
 #[test]
@@ -47,7 +52,7 @@ fn payload_as_long_as_the_limit_is_fine_everywhere() {
 #[test]
 fn size_is_counted_in_utf8_bytes() {
     let mut harness = Harness::new(|_, _| async move { Ok("ä".repeat(6)) }).payload_max(MAX);
-    let text = "Payload size (12 bytes) exceeds limit (10 bytes)";
+    let text = payload_too_large("output of the orchestration", 12, 10);
     assert_eq!(
         harness.turn([]).outcome,
         TurnOutcome::Failed { details: ErrorDetails::orchestration_failed(text) }
@@ -58,7 +63,7 @@ fn size_is_counted_in_utf8_bytes() {
 fn activity_above_the_limit_fails_in_history_and_is_not_dispatched() {
     let mut harness = Harness::new(|ctx, _| async move {
         let error = ctx.schedule_activity("A", "x".repeat(MAX + 1)).await.unwrap_err();
-        assert_eq!(error, REFUSAL);
+        assert_eq!(error, refusal("input of activity A"));
         ctx.schedule_activity("B", "small").await
     })
     .payload_max(MAX);
@@ -68,13 +73,13 @@ fn activity_above_the_limit_fails_in_history_and_is_not_dispatched() {
         [
             "1 started".to_owned(),
             "2 activity A ".to_owned(),
-            format!("3<2 activity-failed {REFUSAL}"),
+            format!("3<2 activity-failed {}", refusal("input of activity A")),
             "4 activity B small".to_owned()
         ]
     );
     assert_eq!(
         turn.history_delta[2].kind,
-        EventKind::ActivityFailed { details: ErrorDetails::activity_failed(REFUSAL) }
+        EventKind::ActivityFailed { details: ErrorDetails::activity_failed(refusal("input of activity A")) }
     );
     assert_eq!(sent(&turn), ["run 4 B small"]);
     assert_eq!(
@@ -87,14 +92,16 @@ fn activity_above_the_limit_fails_in_history_and_is_not_dispatched() {
 fn child_above_the_limit_fails_in_history_and_is_not_started() {
     let mut harness = Harness::new(|ctx, _| async move {
         let error = ctx.schedule_sub_orchestration("C", "x".repeat(MAX + 1)).await.unwrap_err();
-        assert_eq!(error, REFUSAL);
+        assert_eq!(error, refusal("input of child orchestration C"));
         ctx.schedule_activity("B", "small").await
     })
     .payload_max(MAX);
     let turn = harness.turn([]);
     assert_eq!(
         turn.history_delta[2].kind,
-        EventKind::SubOrchestrationFailed { details: ErrorDetails::orchestration_failed(REFUSAL) }
+        EventKind::SubOrchestrationFailed {
+            details: ErrorDetails::orchestration_failed(refusal("input of child orchestration C"))
+        }
     );
     assert_eq!(summarize(&turn.history_delta)[1], "2 child C sub::2 ");
     assert_eq!(sent(&turn), ["run 4 B small"]);
@@ -119,7 +126,7 @@ fn refused_call_comes_directly_before_its_failure_even_among_others() {
         [
             "2 activity A a".to_owned(),
             "3 activity A ".to_owned(),
-            format!("4<3 activity-failed {REFUSAL}"),
+            format!("4<3 activity-failed {}", refusal("input of activity A")),
             "5 activity A b".to_owned()
         ]
     );
@@ -173,18 +180,22 @@ fn refused_call_is_still_compared_by_name() {
 
 #[test]
 fn calls_without_a_result_fail_the_instance() {
-    let calls: [fn(&OrchestrationContext); 3] = [
-        |ctx| ctx.schedule_orchestration("D", "d", "x".repeat(MAX + 1)),
-        |ctx| ctx.set_kv_value("k", "x".repeat(MAX + 1)),
-        |ctx| ctx.set_custom_status("x".repeat(MAX + 1)),
+    type Call = fn(&OrchestrationContext);
+    let calls: [(Call, &str); 3] = [
+        (
+            |ctx| ctx.schedule_orchestration("D", "d", "x".repeat(MAX + 1)),
+            "input of detached orchestration D",
+        ),
+        (|ctx| ctx.set_kv_value("k", "x".repeat(MAX + 1)), "value of key k"),
+        (|ctx| ctx.set_custom_status("x".repeat(MAX + 1)), "custom status"),
     ];
-    for call in calls {
+    for (call, what) in calls {
         let mut harness = Harness::new(move |ctx, _| async move {
             call(&ctx);
             Ok(ctx.schedule_wait("w").await)
         })
         .payload_max(MAX);
-        fails_like_a_limit(&harness.turn([]));
+        fails_like_a_limit(&harness.turn([]), what);
     }
 }
 
@@ -192,13 +203,11 @@ fn calls_without_a_result_fail_the_instance() {
 fn continue_as_new_input_output_and_error_text_fail_the_instance() {
     let mut harness =
         Harness::new(|ctx, _| async move { ctx.continue_as_new("x".repeat(MAX + 1)).await }).payload_max(MAX);
-    fails_like_a_limit(&harness.turn([]));
-    fails_like_a_limit(
-        &Harness::new(|_, _| async move { Ok("x".repeat(MAX + 1)) }).payload_max(MAX).turn([]),
-    );
-    fails_like_a_limit(
-        &Harness::new(|_, _| async move { Err("x".repeat(MAX + 1)) }).payload_max(MAX).turn([]),
-    );
+    fails_like_a_limit(&harness.turn([]), "input of continue_as_new");
+    let mut harness = Harness::new(|_, _| async move { Ok("x".repeat(MAX + 1)) }).payload_max(MAX);
+    fails_like_a_limit(&harness.turn([]), "output of the orchestration");
+    let mut harness = Harness::new(|_, _| async move { Err("x".repeat(MAX + 1)) }).payload_max(MAX);
+    fails_like_a_limit(&harness.turn([]), "error of the orchestration");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Queues.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use everturn_core::turn::TurnOutcome;
 
@@ -168,4 +168,71 @@ fn dropping_a_typed_read_cancels_it() {
         summarize(&harness.turn([]).history_delta),
         ["1 started", "2 dequeue q", "3 wait w", "4<2 dequeue-cancelled dropped_future"]
     );
+}
+
+/// Two reads of a queue: a branch gives the first one up after the second was polled in the same poll.
+fn gives_up_the_first_read(beside_another_wait: bool) -> Harness {
+    Harness::new(move |ctx, _| async move {
+        let (given_up, kept) = (ctx.dequeue_event("q"), ctx.dequeue_event("q"));
+        let activity = ctx.schedule_activity("A", "");
+        let _open = beside_another_wait.then(|| ctx.schedule_wait("never"));
+        let gives_up = async move {
+            let result = activity.await;
+            drop(given_up);
+            result
+        };
+        let (message, _) = ctx.join2(kept, gives_up).await;
+        Ok(message)
+    })
+}
+
+#[test]
+fn message_of_a_read_that_a_poll_drops_goes_to_a_read_that_was_polled_before() {
+    for beside_another_wait in [false, true] {
+        let mut harness = gives_up_the_first_read(beside_another_wait);
+        harness.turn([]);
+        assert_eq!(harness.turn([queue_message("q", "moved")]).outcome, TurnOutcome::Continue);
+        assert_eq!(harness.turn([activity_completed(4, "")]).outcome, completed("moved"));
+    }
+}
+
+#[test]
+fn dropping_reads_moves_all_their_messages_up() {
+    let mut harness = Harness::new(|ctx, _| async move {
+        let mut reads: Vec<_> = (0..6).map(|_| ctx.dequeue_event("q")).collect();
+        ctx.schedule_activity("A", "").await?;
+        // Of six messages the first three go to the last three reads.
+        drop(reads.drain(1..4).collect::<Vec<_>>());
+        let last = reads.pop().unwrap().await;
+        let rest = ctx.join(reads).await.join("");
+        let next = ctx.dequeue_event("q").await;
+        Ok(format!("{last} {rest} {next}"))
+    });
+    harness.turn([]);
+    let mut messages: Vec<_> = "abcdef".chars().map(|c| queue_message("q", &c.to_string())).collect();
+    messages.push(activity_completed(8, ""));
+    assert_eq!(harness.turn_with(messages).outcome, completed("c ab d"));
+}
+
+/// How long the quickest of five turns takes that answers so many joined reads of one queue.
+fn time_to_join(reads: usize) -> Duration {
+    let turn = || {
+        let mut harness = Harness::new(move |ctx, _| async move {
+            let reads = (0..reads).map(|_| ctx.dequeue_event("q")).collect();
+            Ok(ctx.join(reads).await.len().to_string())
+        });
+        harness.turn([]);
+        let messages: Vec<_> = (0..reads).map(|_| queue_message("q", "m")).collect();
+        let began = Instant::now();
+        assert_eq!(harness.turn_with(messages).outcome, completed(&reads.to_string()));
+        began.elapsed()
+    };
+    (0..5).map(|_| turn()).min().unwrap()
+}
+
+#[test]
+fn cost_of_joined_reads_grows_with_their_number() {
+    let (few, many) = (time_to_join(60), time_to_join(960));
+    // Every message polls all reads, so sixteen times as many take up to 256 times as long; with the cube, 4,096 times.
+    assert!(many < few * 800, "960 reads took {many:?}, more than 800 times as long as 60 reads: {few:?}");
 }

@@ -1,5 +1,5 @@
-//! Small random orchestrations: every kind of call, races that drop the loser, races that keep it, joins, and
-//! continue-as-new.
+//! Small random orchestrations: every kind of call, races that drop the loser, races that keep it, joins, combinators that
+//! rely on wakers, and continue-as-new.
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -8,6 +8,7 @@ use everturn_core::{BackoffStrategy, DurableFuture, OrchestrationContext, RetryP
 use proptest::prelude::*;
 
 use crate::harness::HandlerResult;
+use crate::random_combinations::{self, Combination, combinations};
 
 /// The payload limit the programs run under; one of their calls is above it.
 pub const MAX_PAYLOAD: usize = 4096;
@@ -38,6 +39,8 @@ pub enum ProgramStep {
     Join(Vec<ProgramCall>),
     /// Two chains of calls at the same time.
     Chains(Vec<ProgramCall>, Vec<ProgramCall>),
+    /// Several calls at once, by the `futures` crate.
+    Combined(Combination),
     /// The future is held until `LetGo`, `AwaitHeld` or the end of the program.
     Hold(ProgramCall),
     LetGo,
@@ -58,7 +61,7 @@ pub enum ProgramStep {
     Fail,
 }
 
-fn calls() -> impl Strategy<Value = ProgramCall> {
+pub fn calls() -> impl Strategy<Value = ProgramCall> {
     prop_oneof![
         4 => Just(ProgramCall::Activity),
         1 => Just(ProgramCall::Tagged),
@@ -79,6 +82,7 @@ fn steps() -> impl Strategy<Value = ProgramStep> {
         2 => (calls(), calls(), calls()).prop_map(|(a, b, c)| ProgramStep::Race3(a, b, c)),
         3 => prop::collection::vec(calls(), 0..4).prop_map(ProgramStep::Join),
         3 => (chain(), chain()).prop_map(|(a, b)| ProgramStep::Chains(a, b)),
+        8 => combinations().prop_map(ProgramStep::Combined),
         4 => calls().prop_map(ProgramStep::Hold),
         2 => Just(ProgramStep::LetGo),
         2 => Just(ProgramStep::AwaitHeld),
@@ -100,7 +104,7 @@ pub fn programs() -> impl Strategy<Value = Program> {
     prop::collection::vec(steps(), 1..9)
 }
 
-fn make(ctx: &OrchestrationContext, call: ProgramCall, label: &str) -> DurableFuture<String> {
+pub fn make(ctx: &OrchestrationContext, call: ProgramCall, label: &str) -> DurableFuture<String> {
     let text = |result: HandlerResult| result.unwrap_or_else(|error| format!("error {error}"));
     match call {
         ProgramCall::Activity => ctx.schedule_activity("A", label).map(text),
@@ -113,9 +117,13 @@ fn make(ctx: &OrchestrationContext, call: ProgramCall, label: &str) -> DurableFu
     }
 }
 
-type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+pub type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-fn chain<'a>(ctx: &'a OrchestrationContext, calls: &'a [ProgramCall], label: &'a str) -> Boxed<'a, String> {
+pub fn chain<'a>(
+    ctx: &'a OrchestrationContext,
+    calls: &'a [ProgramCall],
+    label: &'a str,
+) -> Boxed<'a, String> {
     Box::pin(async move {
         let mut last = label.to_owned();
         for call in calls {
@@ -209,6 +217,7 @@ async fn wait(ctx: &OrchestrationContext, step: &ProgramStep, label: &str) -> Op
             let (a, b) = ctx.join2(chain(ctx, a, label), chain(ctx, b, label)).await;
             Some(format!("{a}|{b}"))
         }
+        ProgramStep::Combined(combination) => Some(random_combinations::run(ctx, combination, label).await),
         ProgramStep::Retry { timeout } => {
             let mut policy = RetryPolicy::new(2).with_backoff(BackoffStrategy::None);
             if *timeout {

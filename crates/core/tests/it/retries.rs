@@ -129,6 +129,22 @@ fn with_a_timeout_the_activity_is_recorded_before_its_timer() {
 }
 
 #[test]
+fn the_deadline_of_the_first_attempt_begins_with_the_call() {
+    let mut harness = Harness::new(|ctx, _| async move {
+        let policy = RetryPolicy::new(3).with_timeout(ms(5));
+        let retried = ctx.schedule_activity_with_retry("A", "x", policy);
+        ctx.schedule_timer(ms(9)).await;
+        retried.await
+    });
+    assert_eq!(
+        summarize(&harness.turn([]).history_delta),
+        ["1 started", "2 activity A x", "3 timer 1000005", "4 timer 1000009"]
+    );
+    harness.turn([timer_fired(3)]);
+    assert_eq!(harness.turn([timer_fired(4)]).outcome, failed("timeout: activity timed out"));
+}
+
+#[test]
 fn timeout_ends_the_retries_at_once() {
     let mut harness = retrying(RetryPolicy::new(3).with_timeout(ms(5)));
     harness.turn([]);
@@ -157,13 +173,58 @@ fn other_failures_never_reach_the_loop() {
 }
 
 #[test]
-fn nothing_is_asked_for_before_the_retry_is_polled() {
+fn first_attempt_is_asked_for_when_the_retry_is_made() {
     let mut harness = Harness::new(|ctx, _| async move {
         let retry = ctx.schedule_activity_with_retry("A", "x", RetryPolicy::new(1));
         ctx.schedule_wait("go").await;
         retry.await
     });
-    assert_eq!(summarize(&harness.turn([]).history_delta), ["1 started", "2 wait go"]);
+    assert_eq!(summarize(&harness.turn([]).history_delta), ["1 started", "2 activity A x", "3 wait go"]);
+}
+
+#[test]
+fn retries_made_before_the_first_await_run_at_the_same_time() {
+    let mut harness = Harness::new(|ctx, _| async move {
+        let policy = RetryPolicy::new(2).with_backoff(BackoffStrategy::None);
+        let first = ctx.schedule_activity_with_retry("A", "x", policy.clone());
+        let second = ctx.schedule_activity_with_retry_typed::<_, u8>("B", &7, policy.clone());
+        let third = ctx.schedule_activity_with_retry_on_session("C", "y", policy.clone(), "s");
+        let fourth = ctx.schedule_activity_with_retry_on_session_typed::<_, u8>("D", &8, policy, "s");
+        Ok(format!("{} {} {} {}", first.await?, second.await?, third.await?, fourth.await?))
+    });
+    assert_eq!(
+        summarize(&harness.turn([]).history_delta)[1..],
+        ["2 activity A x", "3 activity B 7", "4 activity C y @s", "5 activity D 8 @s"]
+    );
+    let answers = [(5, "4"), (4, "3"), (3, "2"), (2, "1")].map(|(id, text)| activity_completed(id, text));
+    assert_eq!(harness.turn(answers).outcome, TurnOutcome::Completed { output: "1 2 3 4".into() });
+}
+
+#[test]
+fn timer_of_a_retry_follows_its_activity() {
+    let mut harness = Harness::new(|ctx, _| async move {
+        let policy = RetryPolicy::new(2).with_timeout(ms(5));
+        let first = ctx.schedule_activity_with_retry("A", "x", policy.clone());
+        let second = ctx.schedule_activity_with_retry("B", "y", policy);
+        let (first, second) = ctx.join2(first, second).await;
+        Ok(format!("{} {}", first?, second?))
+    });
+    assert_eq!(
+        summarize(&harness.turn([]).history_delta)[1..],
+        ["2 activity A x", "3 timer 1000005", "4 activity B y", "5 timer 1000005"]
+    );
+}
+
+#[test]
+fn dropping_a_retry_that_was_never_polled_cancels_its_activity() {
+    let mut harness = Harness::new(|ctx, _| async move {
+        drop(ctx.schedule_activity_with_retry("A", "x", RetryPolicy::new(3)));
+        Ok(ctx.schedule_wait("w").await)
+    });
+    assert_eq!(
+        summarize(&harness.turn([]).history_delta)[1..],
+        ["2 activity A x", "3 wait w", "4<2 activity-cancelled dropped_future"]
+    );
 }
 
 #[test]

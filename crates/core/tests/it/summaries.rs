@@ -1,6 +1,6 @@
 //! Events and work items as short lines, so that a test can show a whole history.
 
-use everturn_core::turn::Turn;
+use everturn_core::turn::{CancelledChild, Turn};
 use everturn_core::{Event, EventKind, WorkItem};
 
 /// One line per event: `id<source kind details`.
@@ -54,9 +54,11 @@ fn words(kind: &EventKind) -> String {
     }
 }
 
-/// One line per work item of the turn: those for workers first, then those for orchestrations.
+/// One line per work item of the turn: those for workers first, then those for orchestrations, then cancelled children.
 pub fn sent(turn: &Turn) -> Vec<String> {
-    turn.worker_items.iter().chain(&turn.orchestrator_items).map(item).collect()
+    let cancelled = |child: &CancelledChild| format!("cancel {}: {}", child.instance, child.reason);
+    let items = turn.worker_items.iter().chain(&turn.orchestrator_items).map(item);
+    items.chain(turn.cancelled_children.iter().map(cancelled)).collect()
 }
 
 fn item(item: &WorkItem) -> String {
@@ -69,7 +71,6 @@ fn item(item: &WorkItem) -> String {
         WorkItem::StartOrchestration { instance, orchestration, input, .. } => {
             format!("start {orchestration} {instance} {input}")
         }
-        WorkItem::CancelInstance { instance, reason } => format!("cancel {instance}: {reason}"),
         WorkItem::SubOrchCompleted { parent_instance, parent_id, result, .. } => {
             format!("notify {parent_instance} {parent_id} ok {result}")
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use everturn_core::ErrorDetails;
 use everturn_core::turn::TurnOutcome;
 
-use crate::harness::{Harness, activity_completed, cancel, signal, summarize, timer_fired};
+use crate::harness::{Harness, activity_completed, cancel, sent, signal, summarize, timer_fired};
 
 fn cancelled(reason: &str) -> TurnOutcome {
     TurnOutcome::Cancelled { reason: reason.to_owned() }
@@ -121,7 +121,8 @@ fn drops_are_recorded_by_kind_and_id_whatever_order_they_happened_in() {
         ]
     );
     assert_eq!(turn.cancelled_activities, [8, 9]);
-    assert_eq!(turn.orchestrator_items.len(), 2);
+    let cancelled: Vec<u64> = turn.cancelled_children.iter().map(|child| child.schedule_id).collect();
+    assert_eq!(cancelled, [6, 7], "each names the call that started it");
 }
 
 #[test]
@@ -133,10 +134,10 @@ fn recorded_drop_is_not_sent_again() {
     harness.turn([]);
     let turn = harness.turn([signal("other", "")]);
     assert_eq!(summarize(&turn.history_delta), ["7 signal other "]);
-    assert!(turn.cancelled_activities.is_empty() && turn.orchestrator_items.is_empty());
+    assert!(turn.cancelled_activities.is_empty() && sent(&turn).is_empty());
     let turn = harness.turn([signal("end", "x")]);
     assert_eq!(summarize(&turn.history_delta), ["8 signal end x", "9 completed x"]);
-    assert!(turn.cancelled_activities.is_empty() && turn.orchestrator_items.is_empty());
+    assert!(turn.cancelled_activities.is_empty() && sent(&turn).is_empty());
 }
 
 #[test]
@@ -213,7 +214,7 @@ fn drop_recorded_after_an_early_return_is_not_recorded_again() {
         summarize(&turn.history_delta),
         ["13 signal end x", "14<8 wait-cancelled orchestration_terminal", "15 completed early"]
     );
-    assert!(turn.cancelled_activities.is_empty() && turn.orchestrator_items.is_empty());
+    assert!(turn.cancelled_activities.is_empty() && sent(&turn).is_empty());
 }
 
 #[test]

@@ -15,7 +15,8 @@ use crate::harness::{
     Harness, HarnessClock, activity_completed, activity_failed, cancel, child_completed, child_failed,
     queue_message, signal, timer_fired, to_execution,
 };
-use crate::random_programs::{MAX_PAYLOAD, Program, programs, run};
+use crate::random_combinations::Combination;
+use crate::random_programs::{MAX_PAYLOAD, Program, ProgramStep, programs, run};
 
 /// The next message. Numbers choose among the open work items.
 #[derive(Debug, Clone)]
@@ -161,6 +162,7 @@ impl ProgramExecution {
             assert_eq!(again.outcome, TurnOutcome::Continue);
             assert_eq!(again.history_delta, [], "replaying what was committed decides nothing new");
             assert!(again.worker_items.is_empty() && again.orchestrator_items.is_empty());
+            assert!(again.cancelled_children.is_empty());
         }
     }
 }
@@ -260,6 +262,38 @@ fn successor(
         ProgramExecution::new(program, execution.environment.execution_id + 1, execution.kv.clone(), start),
         carried,
     )
+}
+
+/// The combinations that a program has, by name.
+fn combinations_in(program: &Program) -> impl Iterator<Item = &'static str> {
+    program.iter().filter_map(|step| match step {
+        ProgramStep::Combined(combination) => Some(match combination {
+            Combination::JoinAll(_) => "join_all",
+            Combination::Unordered(_) => "FuturesUnordered",
+            Combination::Buffered(..) => "buffer_unordered",
+            Combination::SelectAll(..) => "select_all",
+            Combination::TokioJoin(..) => "tokio::join!",
+            Combination::Yielding(..) => "yields",
+            Combination::GiveUpRead(..) => "gives up a read",
+            Combination::Channel(_) => "channel",
+            Combination::Retries => "retries",
+        }),
+        _ => None,
+    })
+}
+
+#[test]
+fn programs_with_every_combination_complete() {
+    let mut runner = TestRunner::deterministic();
+    let mut completed = BTreeSet::new();
+    for _ in 0..1000 {
+        let program = programs().new_tree(&mut runner).unwrap().current();
+        let batches = message_batches().new_tree(&mut runner).unwrap().current();
+        if run_program(&program, &batches).contains("completes") {
+            completed.extend(combinations_in(&program));
+        }
+    }
+    assert_eq!(completed.len(), 9, "only these were in programs that completed: {completed:?}");
 }
 
 #[test]

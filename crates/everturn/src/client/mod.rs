@@ -1,9 +1,10 @@
 //! Starting, signalling and querying orchestrations.
 
+use std::fmt;
 use std::sync::Arc;
 
 use everturn_core::{WorkItem, codec, limits};
-use everturn_provider::store::{Store, Submission};
+use everturn_provider::store::{Receipt, Store, Submission};
 use everturn_provider::{Provider, store_of};
 use serde::Serialize;
 
@@ -49,19 +50,26 @@ impl Client {
     }
 
     /// Puts a message into the orchestrator queue.
-    async fn submit(&self, item: WorkItem) -> Result<(), ClientError> {
-        self.store.submit(&Submission::of(item)).await?;
-        Ok(())
+    async fn submit(&self, item: WorkItem) -> Result<Receipt, ClientError> {
+        let receipts = self.store.submit(&Submission::of(item)).await?;
+        // A store that returns no receipt has accepted the message all the same.
+        Ok(receipts.first().copied().unwrap_or(Receipt::Queued))
     }
 
-    /// Fails if a payload is larger than the store's limit.
-    fn check_payload(&self, payload: &str) -> Result<(), ClientError> {
+    /// Fails if a payload is larger than the store's limit. `what` says which payload of which call.
+    fn check_payload(&self, what: fmt::Arguments<'_>, payload: &str) -> Result<(), ClientError> {
         let max = self.store.limits().payload_bytes_max;
         if payload.len() > max {
-            return Err(ClientError::InvalidInput { message: limits::payload_too_large(payload.len(), max) });
+            let message = limits::payload_too_large(what, payload.len(), max);
+            return Err(ClientError::InvalidInput { message });
         }
         Ok(())
     }
+}
+
+/// A refused id or name, before anything is sent.
+fn refused(message: String) -> ClientError {
+    ClientError::InvalidInput { message }
 }
 
 /// The payload text of a typed value.

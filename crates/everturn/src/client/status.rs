@@ -89,11 +89,11 @@ impl Client {
     ) -> Result<Result<Out, String>, ClientError> {
         self.wait_for(instance, timeout, ReadAgain::OnChange, || async move {
             match self.get_orchestration_status(instance).await? {
-                OrchestrationStatus::Completed { output, .. } => {
-                    codec::decode(&output).map(|value| Some(Ok(value))).map_err(|error| {
-                        ClientError::InvalidInput { message: format!("decode failed: {error}") }
-                    })
-                }
+                OrchestrationStatus::Completed { output, .. } => codec::decode(&output)
+                    .map(|value| Some(Ok(value)))
+                    .map_err(|error| ClientError::InvalidInput {
+                        message: format!("decode failed: the output of {instance}: {error}"),
+                    }),
                 OrchestrationStatus::Failed { details, .. } => Ok(Some(Err(details.display_message()))),
                 OrchestrationStatus::NotFound | OrchestrationStatus::Running { .. } => Ok(None),
             }

@@ -10,26 +10,32 @@ use super::{Client, ClientError};
 /// The first read may take this long even if the caller's timeout is shorter: a short timeout asks for the current state.
 const FIRST_READ_MIN: Duration = Duration::from_secs(1);
 
-/// When to read again.
+/// When to read again if the store's watch does not fire but polls.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum ReadAgain {
-    /// When the store's watch fires.
+    /// When the watch says.
     OnChange,
-    /// When the store's watch fires, and at this interval.
+    /// At this interval.
     Every(Duration),
 }
 
 impl ReadAgain {
+    /// Returns when the instance may have changed.
     async fn wait(self, watch: &mut InstanceWatch) {
-        match self {
-            Self::OnChange => watch.changed(Duration::MAX).await,
-            Self::Every(interval) => watch.changed_or_after(interval).await,
+        loop {
+            let may_have_changed = match self {
+                Self::OnChange => watch.changed(Duration::MAX).await,
+                Self::Every(interval) => watch.changed_or_after(interval).await,
+            };
+            if may_have_changed {
+                return;
+            }
         }
     }
 }
 
 impl Client {
-    /// Repeats `read` until it returns something: after every change of the instance, and as `read_again` says.
+    /// Repeats `read` until it returns something: after every change of the instance.
     ///
     /// Reads at least once, whatever the timeout. After that, neither waiting nor reading exceeds the deadline.
     pub(super) async fn wait_for<T, Read>(

@@ -52,7 +52,12 @@ impl StoreLayer for InstrumentedProvider {
         let began = Instant::now();
         let answer = call.await;
         metrics.record_provider_operation(verb, answer.is_ok(), began.elapsed());
-        if let Err(error) = &answer {
+        // A lost lock and a history that moved on are how a store answers a worker that was overtaken, for example when
+        // its activity was cancelled. That is no error of the store.
+        if let Err(error) = &answer
+            && !error.is_lock_lost()
+            && !error.is_history_moved()
+        {
             metrics.record_provider_error(verb, error);
         }
         answer

@@ -2,34 +2,75 @@
 //!
 //! Dropping an execution runs the user's destructors: they may panic, need the async context, or block. So executions
 //! are never dropped where others wait, such as on a provider's thread, but in one background task of the runtime.
+//!
+//! A destructor that blocks holds up all others. Then dispatcher slots fetch no more turns once [`MAX_DEFERRED_DROPS`]
+//! executions wait: what is added after that comes from turns that were fetched before.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use everturn_core::limits::MAX_DEFERRED_DROPS;
 use everturn_core::turn::Execution;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 
 /// Sends executions to the task that drops them; cheap to clone.
 #[derive(Clone)]
-pub(crate) struct DeferredDrops(mpsc::UnboundedSender<Box<Execution>>);
+pub(crate) struct DeferredDrops {
+    queue: mpsc::UnboundedSender<Box<Execution>>,
+    backlog: Arc<DropBacklog>,
+}
 
 /// The background task that drops executions.
-pub(crate) struct DeferredDropTask(mpsc::UnboundedReceiver<Box<Execution>>);
+pub(crate) struct DeferredDropTask {
+    queue: mpsc::UnboundedReceiver<Box<Execution>>,
+    backlog: Arc<DropBacklog>,
+}
+
+/// The executions that are queued or being dropped.
+#[derive(Default)]
+struct DropBacklog {
+    count: AtomicUsize,
+    /// Notified when there is room again.
+    shrunk: Notify,
+    /// Whether a long backlog was logged: once per runtime.
+    reported: AtomicBool,
+}
 
 /// Both ends of the queue of executions to drop.
 pub(crate) fn deferred_drops() -> (DeferredDrops, DeferredDropTask) {
-    // Unbounded, because a provider's thread may not wait: what is queued was counted by the warm cache or by a
-    // dispatcher slot a moment ago, and both are bounded.
+    // Unbounded, because a provider's thread may not wait. Dispatcher slots wait instead, before they fetch.
     let (sender, receiver) = mpsc::unbounded_channel();
-    (DeferredDrops(sender), DeferredDropTask(receiver))
+    let backlog = Arc::<DropBacklog>::default();
+    let drops = DeferredDrops { queue: sender, backlog: Arc::clone(&backlog) };
+    (drops, DeferredDropTask { queue: receiver, backlog })
 }
 
 impl DeferredDrops {
-    /// Has the background task drop an execution.
+    /// Has the background task drop an execution. Never waits.
     pub(crate) fn drop_later(&self, execution: Box<Execution>) {
-        if let Err(mpsc::error::SendError(execution)) = self.0.send(execution) {
+        self.backlog.count.fetch_add(1, Ordering::SeqCst);
+        if let Err(mpsc::error::SendError(execution)) = self.queue.send(execution) {
             // The runtime has shut down, so the task has ended.
-            drop_and_catch(execution);
+            self.backlog.drop_one(execution);
+        }
+    }
+
+    /// Waits until fewer than [`MAX_DEFERRED_DROPS`] executions wait to be dropped.
+    pub(crate) async fn are_few(&self) {
+        loop {
+            // Created before the look: every drop after it ends the wait.
+            let shrunk = self.backlog.shrunk.notified();
+            if self.backlog.count.load(Ordering::SeqCst) < MAX_DEFERRED_DROPS {
+                return;
+            }
+            if !self.backlog.reported.swap(true, Ordering::SeqCst) {
+                tracing::warn!(target: "everturn::runtime", waiting = MAX_DEFERRED_DROPS,
+                    "executions wait to be dropped because a destructor in orchestration code blocks; \
+                     no turn is fetched until it returns");
+            }
+            shrunk.await;
         }
     }
 }
@@ -40,22 +81,28 @@ impl DeferredDropTask {
         loop {
             tokio::select! {
                 biased;
-                execution = self.0.recv() => match execution {
-                    Some(execution) => drop_and_catch(execution),
+                execution = self.queue.recv() => match execution {
+                    Some(execution) => self.backlog.drop_one(execution),
                     None => return,
                 },
                 () = stop.cancelled() => break,
             }
         }
-        self.0.close();
-        while let Ok(execution) = self.0.try_recv() {
-            drop_and_catch(execution);
+        self.queue.close();
+        while let Ok(execution) = self.queue.try_recv() {
+            self.backlog.drop_one(execution);
         }
     }
 }
 
-fn drop_and_catch(execution: Box<Execution>) {
-    if catch_unwind(AssertUnwindSafe(|| drop(execution))).is_err() {
-        tracing::warn!(target: "everturn::runtime", "a destructor in orchestration code panicked; the panic is ignored");
+impl DropBacklog {
+    /// Drops an execution that was counted.
+    fn drop_one(&self, execution: Box<Execution>) {
+        if catch_unwind(AssertUnwindSafe(|| drop(execution))).is_err() {
+            tracing::warn!(target: "everturn::runtime", "a destructor in orchestration code panicked; the panic is ignored");
+        }
+        if self.count.fetch_sub(1, Ordering::SeqCst) == MAX_DEFERRED_DROPS {
+            self.shrunk.notify_waiters();
+        }
     }
 }

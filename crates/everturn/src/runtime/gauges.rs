@@ -8,7 +8,7 @@ use everturn_provider::store::Store;
 use super::observability::MetricsProvider;
 
 /// Sets the gauges from the store's queue depths and running instances, if the store has a management side.
-pub(crate) async fn refresh(store: &dyn Store, metrics: &MetricsProvider) {
+async fn refresh(store: &dyn Store, metrics: &MetricsProvider) {
     let Some(admin) = store.admin() else { return };
     match admin.get_queue_depths().await {
         Ok(depths) => {
@@ -26,10 +26,10 @@ pub(crate) async fn refresh(store: &dyn Store, metrics: &MetricsProvider) {
     }
 }
 
-/// Refreshes the gauges at this interval until this future is dropped.
+/// Refreshes the gauges now and at this interval, until this future is dropped. No slot waits for it.
 pub(crate) async fn run(store: Arc<dyn Store>, metrics: Arc<MetricsProvider>, every: Duration) {
     loop {
-        tokio::time::sleep(every.max(Duration::from_millis(1))).await;
         refresh(store.as_ref(), &metrics).await;
+        tokio::time::sleep(every.max(Duration::from_millis(1))).await;
     }
 }

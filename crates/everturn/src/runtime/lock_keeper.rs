@@ -1,9 +1,21 @@
 //! One background task that renews every lock of this runtime.
 //!
 //! The owner of a lock keeps a [`LockGuard`]; dropping it ends the renewals. Renewals that are due at the same time are
-//! one call to the provider. Later renewals do not wait for its answer. A retryable error is retried until the lock would
-//! have expired by this process' own clock; an answer that the lock is lost ends the renewals at once. In both cases the
-//! guard signals that the lock is lost.
+//! one call to the provider. Later renewals do not wait for its answer.
+//!
+//! When a lock is lost:
+//!
+//! - The store answers that it is lost: at once.
+//! - The store answers with an error that says nothing about the lock: the renewal is retried until shortly before the lock
+//!   would expire by this process' own clock. Then the lock is given up, while its holder can still abandon it and take
+//!   back the attempt.
+//! - The store does not answer. If it judges a renewal by the moment at which it was called ([`Feature::LateRenewals`]), the
+//!   renewal was made in time and is only late: the lock is still held, and giving it up would repeat the work. The answer
+//!   decides. A store that has not answered one more length of the lock after its end is taken for hanging, and the lock is
+//!   given up. Any other store would refuse what it receives too late: there the lock is given up as after an error, because
+//!   another call may still get through.
+//!
+//! In all cases the guard signals that the lock is lost.
 
 use std::collections::{BTreeSet, HashMap};
 use std::future::pending;
@@ -12,7 +24,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use everturn_provider::ProviderError;
-use everturn_provider::store::{LockKind, LockRenewal, Store};
+use everturn_provider::store::{Feature, LockKind, LockRenewal, Store};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
@@ -31,6 +43,9 @@ const LONG_LOCK: Duration = Duration::from_secs(15);
 const LONG_LOCK_INTERVAL_MIN: Duration = Duration::from_secs(1);
 /// Shortest time between a renewal and the end of its lock, however small the buffer: the answer takes time.
 const RENEWAL_LEAD_MIN: Duration = Duration::from_millis(100);
+/// A lock that cannot be renewed is given up this long before its end, so that its holder can abandon it in time and take
+/// back the attempt.
+const GIVE_UP_LEAD: Duration = Duration::from_millis(100);
 
 /// The interval between renewals of a lock.
 pub(crate) fn renewal_interval(timeout: Duration, buffer: Duration) -> Duration {
@@ -66,6 +81,8 @@ struct KeptLocks {
     next_id: u64,
     /// The time the task sleeps until; `None` if it waits for the first lock.
     asleep_until: Option<Instant>,
+    /// Whether a renewal that the store answers late may have been made in time.
+    late_renewals: bool,
 }
 
 struct KeptLock {
@@ -73,12 +90,26 @@ struct KeptLock {
     terms: LockTerms,
     /// Whether a renewal was sent and is not answered yet.
     under_way: bool,
-    /// When it is to be renewed or, while a renewal is under way, given up as lost.
+    /// When it is to be renewed or, while a renewal is under way, given up.
     due_at: Instant,
     /// When the lock expires by this process' clock, if no renewal succeeds.
     ends_at: Instant,
     lost: CancellationToken,
     given_up: Arc<AtomicBool>,
+}
+
+impl KeptLock {
+    /// When it is given up if no renewal succeeds. A short lock keeps most of its time, and a renewal that is sent later
+    /// than that has until the end.
+    fn give_up_at(&self, now: Instant) -> Instant {
+        let lead = GIVE_UP_LEAD.min(self.terms.timeout / 10);
+        self.ends_at.checked_sub(lead).filter(|at| now < *at).unwrap_or(self.ends_at)
+    }
+
+    /// When it is given up if the renewal that was sent at `now` is not answered.
+    fn unanswered_until(&self, now: Instant, late_renewals: bool) -> Instant {
+        if late_renewals { after(self.ends_at.max(now), self.terms.timeout) } else { self.give_up_at(now) }
+    }
 }
 
 /// A lock that is renewed until this is dropped.
@@ -98,6 +129,14 @@ impl LockGuard {
     /// Returns true if the lock is lost only because it could not be renewed. The store may still count it as held.
     pub(crate) fn is_given_up(&self) -> bool {
         self.given_up.load(Ordering::SeqCst)
+    }
+
+    /// Returns when the lock is given up. Never returns if it is kept, or lost for another reason.
+    pub(crate) async fn given_up(&self) {
+        self.lost.cancelled().await;
+        if !self.is_given_up() {
+            pending::<()>().await;
+        }
     }
 
     /// Has the lock renewed at once, to find out whether it is still held.
@@ -120,10 +159,18 @@ impl Drop for LockGuard {
 }
 
 impl LockKeeper {
-    /// Renews a lock that was just taken until the guard is dropped. Cancels `lost` if the lock is lost.
-    pub(crate) fn keep(&self, token: String, terms: LockTerms, lost: CancellationToken) -> LockGuard {
+    /// Renews a lock of which `lock_left` is left until the guard is dropped. Cancels `lost` if the lock is lost.
+    pub(crate) fn keep(
+        &self,
+        token: String,
+        terms: LockTerms,
+        lock_left: Duration,
+        lost: CancellationToken,
+    ) -> LockGuard {
         let now = Instant::now();
-        let due_at = after(now, renewal_interval(terms.timeout, terms.buffer));
+        // What was spent before the answer came is missing from the first interval.
+        let spent = terms.timeout.saturating_sub(lock_left);
+        let due_at = after(now, renewal_interval(terms.timeout, terms.buffer).saturating_sub(spent));
         let mut locks = self.locks();
         let id = locks.next_id;
         locks.next_id += 1;
@@ -134,7 +181,7 @@ impl LockKeeper {
             terms,
             under_way: false,
             due_at,
-            ends_at: after(now, terms.timeout),
+            ends_at: after(now, lock_left.min(terms.timeout)),
             lost: lost.clone(),
             given_up: Arc::clone(&given_up),
         };
@@ -153,6 +200,7 @@ impl LockKeeper {
     /// Renews the locks that are due, until this future is dropped.
     pub(crate) async fn run(self, store: Arc<dyn Store>) {
         let mut calls = RenewalCalls::default();
+        self.locks().late_renewals = store.supports(Feature::LateRenewals);
         loop {
             let now = Instant::now();
             let wake_at = {
@@ -198,7 +246,7 @@ impl KeptLocks {
         self.asleep_until
     }
 
-    /// The renewals that are due at `now`. Gives up locks that expired before their renewal was answered.
+    /// The renewals that are due at `now`. Gives up locks whose renewal was not answered for too long.
     fn take_due(&mut self, now: Instant) -> RenewalBatch {
         let mut batch = RenewalBatch::default();
         while let Some((due_at, id)) = self.due.first().copied().filter(|(due_at, _)| *due_at <= now) {
@@ -217,8 +265,9 @@ impl KeptLocks {
             });
         }
         for id in &batch.ids {
-            if let Some(ends_at) = self.by_id.get(id).map(|held| held.ends_at) {
-                self.set_due(*id, ends_at);
+            let late_renewals = self.late_renewals;
+            if let Some(until) = self.by_id.get(id).map(|held| held.unanswered_until(now, late_renewals)) {
+                self.set_due(*id, until);
             }
         }
         batch
@@ -250,8 +299,9 @@ impl KeptLocks {
                 self.lose(id, &error.to_string());
             }
             Err(error) if error.is_retryable() => {
-                let retry_at = Instant::now() + RETRY_DELAY;
-                if retry_at < held.ends_at {
+                let now = Instant::now();
+                let retry_at = now + RETRY_DELAY;
+                if retry_at < held.give_up_at(now) {
                     tracing::debug!(target: "everturn::runtime::worker", lock_token = %held.token, %error,
                         "lock renewal failed; retrying");
                     self.set_due(id, retry_at);

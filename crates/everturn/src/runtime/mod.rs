@@ -15,6 +15,7 @@ pub mod observability;
 mod options;
 mod orchestration_handler;
 mod pacing;
+mod registered_handlers;
 pub mod registry;
 mod retrying;
 #[expect(clippy::module_inception, reason = "it holds `Runtime`")]
@@ -22,14 +23,19 @@ mod runtime;
 mod session_budget;
 mod session_leases;
 mod shutdown;
+mod sweeper;
 mod system_activities;
+mod uncounted_attempts;
+mod unfinished_work;
+mod unregistered;
 mod warm_cache;
 mod worker;
 
 /// The limits on what orchestrations and activities may use.
 pub mod limits {
     pub use everturn_core::limits::{
-        MAX_CUSTOM_STATUS_BYTES, MAX_KV_KEYS, MAX_KV_VALUE_BYTES, MAX_TAG_NAME_BYTES, MAX_WORKER_TAGS,
+        MAX_CUSTOM_STATUS_BYTES, MAX_KV_KEYS, MAX_KV_VALUE_BYTES, MAX_NAME_BYTES, MAX_TAG_NAME_BYTES,
+        MAX_WORKER_TAGS,
     };
 }
 

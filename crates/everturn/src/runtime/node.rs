@@ -3,15 +3,18 @@
 use std::sync::Arc;
 
 use everturn_core::SemverRange;
-use everturn_provider::store::{Stamp, Store};
+use everturn_provider::store::{Feature, HandlerView, Stamp, Store};
 use everturn_provider::{Clock, DispatcherCapabilityFilter};
 
 use super::deferred_drop::DeferredDrops;
 use super::lock_keeper::LockKeeper;
 use super::observability::MetricsProvider;
 use super::options::RuntimeOptions;
+use super::registered_handlers::RegisteredHandlers;
 use super::registry::{ActivityRegistry, OrchestrationRegistry};
 use super::session_budget::SessionBudget;
+use super::uncounted_attempts::UncountedAttempts;
+use super::unfinished_work::UnfinishedWork;
 use super::warm_cache::WarmCache;
 use super::worker::running::RunningActivities;
 
@@ -21,12 +24,16 @@ pub(crate) struct Node {
     pub(crate) orchestrations: OrchestrationRegistry,
     /// The user's activities and the built-in ones.
     pub(crate) activities: ActivityRegistry,
+    /// What the store asks for handlers, if it does.
+    pub(crate) handlers: Option<Arc<dyn HandlerView>>,
     pub(crate) options: RuntimeOptions,
     pub(crate) metrics: Option<Arc<MetricsProvider>>,
     /// The executions that this runtime can replay.
     pub(crate) filter: DispatcherCapabilityFilter,
     pub(crate) supported_range: SemverRange,
     pub(crate) locks: LockKeeper,
+    pub(crate) unfinished: UnfinishedWork,
+    pub(crate) uncounted: UncountedAttempts,
     pub(crate) warm: WarmCache,
     pub(crate) deferred_drops: DeferredDrops,
     pub(crate) running: RunningActivities,
@@ -47,17 +54,24 @@ impl Node {
     ) -> Self {
         let supported_range =
             options.supported_replay_versions.clone().unwrap_or_else(SemverRange::default_for_current_build);
+        let handlers = store.supports(Feature::HandlerLookup).then(|| {
+            let (orchestrations, activities) = (orchestrations.clone(), activities.clone());
+            Arc::new(RegisteredHandlers { orchestrations, activities }) as Arc<dyn HandlerView>
+        });
         Self {
+            running: RunningActivities::on(store.identity()),
             store,
             orchestrations,
             activities,
+            handlers,
             metrics,
             filter: DispatcherCapabilityFilter { supported_engine_versions: vec![supported_range.clone()] },
             supported_range,
             locks: LockKeeper::default(),
+            unfinished: UnfinishedWork::default(),
+            uncounted: UncountedAttempts::default(),
             warm: WarmCache::new(options.warm_instances_max, options.warm_bytes_max),
             deferred_drops,
-            running: RunningActivities::default(),
             sessions: SessionBudget::new(options.max_sessions_per_runtime),
             runtime_id: format!("{:04x}", options.clock.random_u128() as u16),
             session_owner: format!("{:032x}", options.clock.random_u128()),

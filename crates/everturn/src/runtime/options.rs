@@ -56,10 +56,12 @@ pub struct RuntimeOptions {
     pub session_lock_renewal_buffer: Duration,
     /// Time without activities after which a session is released. Must exceed the renewal interval of activities.
     pub session_idle_timeout: Duration,
-    /// Interval at which idle sessions are removed.
+    /// Interval at which idle sessions are removed, and messages for instances that were never started are dead-lettered.
     pub session_cleanup_interval: Duration,
     /// Number of sessions that may have activities running at the same time.
     pub max_sessions_per_runtime: usize,
+    /// Time after which a message for an instance that was never started is dead-lettered.
+    pub dead_letter_after: Duration,
     /// Stable name of this node. With a name, all its worker slots share their sessions, also across restarts.
     pub worker_node_id: Option<String>,
     /// Tags of the activities that this runtime runs.
@@ -140,6 +142,7 @@ impl Default for RuntimeOptions {
             session_idle_timeout: Duration::from_secs(300),
             session_cleanup_interval: Duration::from_secs(300),
             max_sessions_per_runtime: 10,
+            dead_letter_after: Duration::from_secs(24 * 60 * 60),
             worker_node_id: None,
             worker_tag_filter: TagFilter::DefaultOnly,
             clock: Arc::new(SystemClock::new()),

@@ -16,7 +16,7 @@ use super::options::RuntimeOptions;
 use super::registry::{ActivityRegistry, OrchestrationRegistry};
 use super::shutdown::RuntimeTasks;
 use super::system_activities::with_system_activities;
-use super::{dispatcher, gauges, session_leases, worker};
+use super::{dispatcher, gauges, session_leases, sweeper, worker};
 use crate::providers::instrumented::InstrumentedProvider;
 
 /// How long shutdown waits for work under way by default.
@@ -71,9 +71,6 @@ impl Runtime {
             .ok();
         let metrics = observability.as_ref().map(|handle| Arc::clone(handle.metrics_provider()));
         let store: Arc<dyn Store> = Arc::new(InstrumentedProvider::new(store, metrics.clone()));
-        if let Some(metrics) = &metrics {
-            gauges::refresh(store.as_ref(), metrics).await;
-        }
         let (deferred_drops, drop_task) = deferred_drops();
         let node = Arc::new(Node::new(store, activities, orchestrations, options, metrics, deferred_drops));
         tracing::info!(target: "everturn::runtime", supported_range = %node.supported_range_text(),
@@ -85,7 +82,8 @@ impl Runtime {
     }
 
     /// Stops fetching, lets work under way finish for `timeout_ms` (1000 by default), aborts the rest, and returns when
-    /// every task of this runtime has ended. Aborted work is done again by the next runtime that locks it.
+    /// every task of this runtime has ended. Aborted work returns to its queue, and does not count as an attempt; if the
+    /// store does not take it back within a second, it waits until its lock expires.
     ///
     /// May be called several times, also concurrently; the shortest timeout applies. With 0 it can run outside an async
     /// runtime.
@@ -139,11 +137,17 @@ impl Runtime {
 /// Starts the tasks that serve the slots.
 fn start_background_tasks(tasks: &RuntimeTasks, node: &Arc<Node>, drop_task: DeferredDropTask) {
     tasks.spawn_until_stopped(drop_task.run(tasks.stop_background()));
+    let (store, unfinished) = (Arc::clone(&node.store), node.unfinished.clone());
+    tasks.spawn_until_stopped(unfinished.abandon_after(tasks.stop_background(), store));
     let (store, locks) = (Arc::clone(&node.store), node.locks.clone());
     tasks.spawn_background("lock renewal", move || locks.clone().run(Arc::clone(&store)));
     let (store, owners, options) = (Arc::clone(&node.store), node.session_owners(), node.options.clone());
     tasks.spawn_background("session lease", move || {
         session_leases::run(Arc::clone(&store), owners.clone(), options.clone())
+    });
+    let (store, metrics, options) = (Arc::clone(&node.store), node.metrics.clone(), node.options.clone());
+    tasks.spawn_background("sweep", move || {
+        sweeper::run(Arc::clone(&store), metrics.clone(), options.clone())
     });
     if let Some(metrics) = &node.metrics {
         let (store, metrics) = (Arc::clone(&node.store), Arc::clone(metrics));

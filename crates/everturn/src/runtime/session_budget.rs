@@ -1,9 +1,11 @@
 //! The limit on sessions that this runtime serves at the same time.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::watch;
+use everturn_provider::store::{SessionPlace, SessionPlaces, SessionRoom};
+use tokio::sync::Notify;
 
 /// Counts the distinct sessions in flight; cheap to clone.
 #[derive(Clone)]
@@ -11,62 +13,117 @@ pub(crate) struct SessionBudget(Arc<SessionBudgetInner>);
 
 struct SessionBudgetInner {
     sessions_max: usize,
-    /// Activities in flight by session.
-    in_flight: Mutex<HashMap<String, usize>>,
-    full: watch::Sender<bool>,
+    sessions: Mutex<SessionsInFlight>,
+    /// Wakes the slots in the order in which they began to wait: tokio's `watch` would choose an order by chance.
+    changed: Notify,
 }
 
-/// A place in the budget, released when dropped.
-pub(crate) struct SessionPlace {
+struct SessionsInFlight {
+    /// Activities in flight by session, in an order that is the same in every run: stores ask in this order.
+    activities: BTreeMap<String, usize>,
+    fullness: Fullness,
+}
+
+/// Whether the budget is full.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Fullness {
+    pub(crate) is_full: bool,
+    /// How often that has changed.
+    changes: u64,
+}
+
+/// One activity in flight, which ends when this is dropped.
+struct SessionInFlight {
     session: String,
     budget: SessionBudget,
 }
 
 impl SessionBudget {
     pub(crate) fn new(sessions_max: usize) -> Self {
-        let (full, _) = watch::channel(sessions_max == 0);
-        Self(Arc::new(SessionBudgetInner { sessions_max, in_flight: Mutex::default(), full }))
+        let sessions = SessionsInFlight {
+            activities: BTreeMap::new(),
+            fullness: Fullness { is_full: sessions_max == 0, changes: 0 },
+        };
+        Self(Arc::new(SessionBudgetInner {
+            sessions_max,
+            sessions: Mutex::new(sessions),
+            changed: Notify::new(),
+        }))
     }
 
-    /// Whether the budget is full, and every change of that. A fetch that waits must be repeated after a change.
-    pub(crate) fn watch_full(&self) -> watch::Receiver<bool> {
-        self.0.full.subscribe()
+    /// Whether the budget is full now.
+    pub(crate) fn fullness(&self) -> Fullness {
+        self.sessions().fullness
     }
 
-    /// Takes a place for an activity of this session; `None` if that would exceed the limit.
-    pub(crate) fn enter(&self, session: &str) -> Option<SessionPlace> {
-        let mut in_flight = self.in_flight();
-        if let Some(activities) = in_flight.get_mut(session) {
+    /// Waits until the budget has become full, or has room again, since `seen`.
+    pub(crate) async fn changed_since(&self, seen: Fullness) -> Fullness {
+        loop {
+            let mut changed = pin!(self.0.changed.notified());
+            // From here on no change is missed.
+            changed.as_mut().enable();
+            let now = self.fullness();
+            if now != seen {
+                return now;
+            }
+            changed.await;
+        }
+    }
+
+    fn enter(&self, session: &str) -> Option<SessionInFlight> {
+        let mut sessions = self.sessions();
+        if let Some(activities) = sessions.activities.get_mut(session) {
             *activities += 1;
-        } else if in_flight.len() >= self.0.sessions_max {
+        } else if sessions.activities.len() >= self.0.sessions_max {
             return None;
         } else {
-            in_flight.insert(session.to_owned(), 1);
+            sessions.activities.insert(session.to_owned(), 1);
         }
-        self.set_full(in_flight.len());
-        Some(SessionPlace { session: session.to_owned(), budget: self.clone() })
+        self.note_fullness(sessions);
+        Some(SessionInFlight { session: session.to_owned(), budget: self.clone() })
     }
 
-    fn set_full(&self, sessions: usize) {
-        let now_full = sessions >= self.0.sessions_max;
-        self.0.full.send_if_modified(|full| std::mem::replace(full, now_full) != now_full);
+    fn note_fullness(&self, mut sessions: MutexGuard<'_, SessionsInFlight>) {
+        let is_full = sessions.activities.len() >= self.0.sessions_max;
+        let Fullness { is_full: was_full, changes } = sessions.fullness;
+        if is_full != was_full {
+            sessions.fullness = Fullness { is_full, changes: changes + 1 };
+            drop(sessions);
+            self.0.changed.notify_waiters();
+        }
     }
 
-    fn in_flight(&self) -> MutexGuard<'_, HashMap<String, usize>> {
-        self.0.in_flight.lock().unwrap_or_else(PoisonError::into_inner)
+    fn sessions(&self) -> MutexGuard<'_, SessionsInFlight> {
+        self.0.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for SessionPlace {
+impl SessionPlaces for SessionBudget {
+    fn room(&self) -> SessionRoom {
+        let sessions = self.sessions();
+        if sessions.fullness.is_full {
+            SessionRoom::Only(sessions.activities.keys().cloned().collect())
+        } else {
+            SessionRoom::Any
+        }
+    }
+
+    /// Takes a place for an activity of this session; `None` if that would exceed the limit.
+    fn reserve(&self, session_id: &str) -> Option<SessionPlace> {
+        self.enter(session_id).map(SessionPlace::new)
+    }
+}
+
+impl Drop for SessionInFlight {
     fn drop(&mut self) {
-        let mut in_flight = self.budget.in_flight();
-        if let Some(activities) = in_flight.get_mut(&self.session) {
+        let mut sessions = self.budget.sessions();
+        if let Some(activities) = sessions.activities.get_mut(&self.session) {
             *activities -= 1;
             if *activities == 0 {
-                in_flight.remove(&self.session);
+                sessions.activities.remove(&self.session);
             }
         }
-        self.budget.set_full(in_flight.len());
+        self.budget.note_fullness(sessions);
     }
 }
 
@@ -77,23 +134,63 @@ mod tests {
     #[test]
     fn one_session_counts_once_however_many_activities_it_has() {
         let budget = SessionBudget::new(1);
-        let full = budget.watch_full();
-        assert!(!*full.borrow());
+        assert!(!budget.fullness().is_full);
         let first = budget.enter("a").unwrap();
         let second = budget.enter("a").unwrap();
-        assert!(*full.borrow());
+        assert!(budget.fullness().is_full);
         assert!(budget.enter("b").is_none());
         drop(first);
         assert!(budget.enter("b").is_none());
         drop(second);
-        assert!(!*full.borrow());
+        assert!(!budget.fullness().is_full);
         assert!(budget.enter("b").is_some());
+    }
+
+    #[test]
+    fn a_full_budget_has_room_for_the_sessions_in_flight_only() {
+        let budget = SessionBudget::new(2);
+        let first = budget.reserve("a");
+        assert_eq!(budget.room(), SessionRoom::Any);
+        let second = budget.reserve("b");
+        let room = budget.room();
+        assert!(room.admits("a") && room.admits("b") && !room.admits("c"), "{room:?}");
+        assert!(budget.reserve("c").is_none());
+        drop((first, second));
+        assert_eq!(budget.room(), SessionRoom::Any);
     }
 
     #[test]
     fn a_budget_of_zero_is_always_full() {
         let budget = SessionBudget::new(0);
-        assert!(*budget.watch_full().borrow());
+        assert!(budget.fullness().is_full);
         assert!(budget.enter("a").is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn slots_are_told_of_room_in_the_order_in_which_they_began_to_wait() {
+        let budget = SessionBudget::new(1);
+        let place = budget.enter("a");
+        let full = budget.fullness();
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let mut slots = tokio::task::JoinSet::new();
+        for slot in 0..50 {
+            let (budget, told) = (budget.clone(), Arc::clone(&told));
+            slots.spawn(async move {
+                assert!(!budget.changed_since(full).await.is_full);
+                told.lock().unwrap().push(slot);
+            });
+        }
+        tokio::task::yield_now().await;
+        drop(place);
+        slots.join_all().await;
+        assert_eq!(*told.lock().unwrap(), Vec::from_iter(0..50), "slots in order of their waits");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn room_that_was_there_for_a_moment_is_told() {
+        let budget = SessionBudget::new(1);
+        let seen = budget.fullness();
+        drop(budget.enter("a"));
+        assert!(!budget.changed_since(seen).await.is_full, "the budget was full and has room again");
     }
 }

@@ -1,7 +1,8 @@
 //! The tasks of a runtime, and how they end.
 //!
 //! Slots fetch and run work; shutdown gives them time to finish. Background tasks (lock renewal, session leases, gauges,
-//! deferred drops) serve the slots, so they are stopped after them. A task has ended when its future is dropped.
+//! deferred drops, unfinished work) serve the slots, so they are stopped after them. A task has ended when its future is
+//! dropped.
 
 use std::future::Future;
 use std::pin::Pin;

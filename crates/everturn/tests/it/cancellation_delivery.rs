@@ -4,9 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use everturn::providers::ProviderError;
+#[cfg(feature = "sqlite")]
+use everturn::providers::sqlite::SqliteProvider;
+use everturn::providers::store::{Store, StoreIdentity, StoreLayer};
+use everturn::providers::{Provider, ProviderError};
 use everturn::runtime::registry::{ActivityRegistry, OrchestrationRegistry};
 use everturn::{ActivityContext, Either2, OrchestrationContext, RuntimeOptions};
+use everturn_conformance::PlainProvider;
 use tokio::sync::Semaphore;
 
 use crate::node_under_test::{NodeUnderTest, memory, quick, until};
@@ -110,21 +114,81 @@ async fn an_activity_that_ignores_cancellation_is_aborted_after_its_grace() {
     node.runtime.shutdown(None).await;
 }
 
-#[tokio::test]
-async fn another_process_learns_at_its_next_renewal() {
-    let (store, seen) = (memory(), ActivityCounts::new());
-    let short = RuntimeOptions { worker_lock_timeout: Duration::from_millis(200), ..quick() };
-    let worker_only = RuntimeOptions { orchestration_concurrency: 0, ..short.clone() };
-    let turns_only = RuntimeOptions { worker_concurrency: 0, ..short };
-    let worker = NodeUnderTest::start(store.clone(), seen.activities(), orchestrations(), worker_only).await;
-    let turns = NodeUnderTest::start(store, ActivityRegistry::default(), orchestrations(), turns_only).await;
+/// Runs turns in one runtime and activities in another, and cancels an activity.
+async fn cancelled_across_runtimes(
+    turns_on: Arc<dyn Provider>,
+    work_on: Arc<dyn Provider>,
+    worker_lock_timeout: Duration,
+) {
+    let seen = ActivityCounts::new();
+    let options = RuntimeOptions { worker_lock_timeout, ..quick() };
+    let worker_only = RuntimeOptions { orchestration_concurrency: 0, ..options.clone() };
+    let turns_only = RuntimeOptions { worker_concurrency: 0, ..options };
+    let worker = NodeUnderTest::start(work_on, seen.activities(), orchestrations(), worker_only).await;
+    let turns =
+        NodeUnderTest::start(turns_on, ActivityRegistry::default(), orchestrations(), turns_only).await;
     turns.client.start_orchestration("i", "Race", "Listens").await.unwrap();
     seen.started.acquire().await.unwrap().forget();
     turns.client.raise_event("i", "go", "won").await.unwrap();
+    let began = Instant::now();
     assert_eq!(turns.output_of("i").await, "won");
     until("the activity is cancelled", async || seen.cancelled.load(Ordering::SeqCst) == 1).await;
+    assert!(began.elapsed() < SOON, "it was heard after {:?}", began.elapsed());
     worker.runtime.shutdown(None).await;
     turns.runtime.shutdown(None).await;
+}
+
+/// Far below the 25 s after which the default lock of an activity is renewed.
+const SOON: Duration = Duration::from_secs(10);
+/// The default lock of an activity, also in a stress run.
+const LONG_LOCK: Duration = Duration::from_millis(30_001);
+
+/// A store that does not tell which data it is on, as a store in another process cannot.
+struct OtherProcess(Arc<dyn Store>);
+
+impl StoreLayer for OtherProcess {
+    fn inner(&self) -> &dyn Store {
+        &*self.0
+    }
+
+    fn identity(&self) -> Option<StoreIdentity> {
+        None
+    }
+}
+
+#[tokio::test]
+async fn another_process_learns_at_its_next_renewal() {
+    let store = memory();
+    let other = Arc::new(OtherProcess(store.clone()));
+    cancelled_across_runtimes(store, other, Duration::from_millis(200)).await;
+}
+
+#[tokio::test]
+async fn another_runtime_of_the_same_process_learns_at_once() {
+    let store = memory();
+    cancelled_across_runtimes(store.clone(), store, LONG_LOCK).await;
+}
+
+#[tokio::test]
+async fn a_wrapped_store_learns_at_once() {
+    let store = memory();
+    let wrapped = TamperingStore::new(store.clone(), |_| None);
+    cancelled_across_runtimes(store, wrapped, LONG_LOCK).await;
+}
+
+#[tokio::test]
+async fn a_plain_provider_learns_at_once() {
+    let plain = Arc::new(PlainProvider::over(memory()));
+    cancelled_across_runtimes(plain.clone(), plain, LONG_LOCK).await;
+}
+
+#[cfg(feature = "sqlite")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_provider_on_the_same_file_learns_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("sqlite:{}", folder.path().join("store.db").display());
+    let open = async || Arc::new(SqliteProvider::new(&url, None).await.unwrap());
+    cancelled_across_runtimes(open().await, open().await, LONG_LOCK).await;
 }
 
 #[tokio::test]
@@ -172,19 +236,20 @@ async fn an_activity_longer_than_its_lock_runs_once_despite_transient_renewal_er
 }
 
 #[tokio::test]
-async fn an_activity_whose_outcome_cannot_be_stored_is_abandoned() {
+async fn an_activity_whose_outcome_is_refused_is_abandoned() {
     let activities = ActivityRegistry::builder()
         .register("Echo", |_ctx: ActivityContext, _: String| async move { Ok("second time".to_owned()) })
         .build();
-    // The first two abandons fail as well. They are retried, and the lock does not have to expire.
+    // The first two abandons fail. They are retried, and the lock does not have to expire.
     let (acks, abandons) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    let store = TamperingStore::new(memory(), move |operation| {
-        let fails = match operation {
-            "settle_work/end" => acks.fetch_add(1, Ordering::SeqCst) < 1,
-            "settle_work/abandon" => abandons.fetch_add(1, Ordering::SeqCst) < 2,
-            _ => false,
-        };
-        fails.then(|| ProviderError::retryable("ack", "busy"))
+    let store = TamperingStore::new(memory(), move |operation| match operation {
+        "settle_work/end" if acks.fetch_add(1, Ordering::SeqCst) < 1 => {
+            Some(ProviderError::permanent(operation, "no such column"))
+        }
+        "settle_work/abandon" if abandons.fetch_add(1, Ordering::SeqCst) < 2 => {
+            Some(ProviderError::retryable(operation, "busy"))
+        }
+        _ => None,
     });
     let node = NodeUnderTest::start(store.clone(), activities, orchestrations(), quick()).await;
     node.client.start_orchestration("i", "Race", "Echo").await.unwrap();

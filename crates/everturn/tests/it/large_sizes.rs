@@ -81,12 +81,17 @@ async fn a_payload_of_a_million_characters_is_delivered(store: TestStore) {
     node.runtime.shutdown(None).await;
 }
 
+fn too_large(what: &str) -> String {
+    let size = "Payload size (8388609 bytes) exceeds limit (8388608 bytes)";
+    format!("{what}: {size}; see the provider option payload_bytes_max")
+}
+
 async fn an_input_over_the_limit_is_refused_at_the_client(store: TestStore) {
     let node = NodeUnderTest::start(store.provider(), echo(), pass_on(), RuntimeOptions::default()).await;
     let payload = "x".repeat(PAYLOAD_BYTES_MAX + 1);
     let refused = node.client.start_orchestration("one", "Test", payload).await;
     let Err(ClientError::InvalidInput { message }) = refused else { panic!("{refused:?}") };
-    assert_eq!(message, "Payload size (8388609 bytes) exceeds limit (8388608 bytes)");
+    assert_eq!(message, too_large("input of start_orchestration for one"));
     assert_eq!(node.client.get_queue_depths().await.unwrap().orchestrator_queue, 0);
     node.runtime.shutdown(None).await;
 }
@@ -103,7 +108,7 @@ async fn a_call_over_the_limit_is_an_error_the_orchestration_can_handle(store: T
     let options = RuntimeOptions { warm_instances_max: 0, ..RuntimeOptions::default() };
     let node = NodeUnderTest::start(store.provider(), echo(), orchestrations, options).await;
     node.client.start_orchestration("one", "Test", "").await.unwrap();
-    let text = "Payload size (8388609 bytes) exceeds limit (8388608 bytes) / small";
+    let text = format!("{} / small", too_large("input of activity Echo"));
     assert_eq!(node.output_of("one").await, text);
     let history = node.history("one", 1).await;
     assert!(matches!(&history[1].kind, EventKind::ActivityScheduled { input, .. } if input.is_empty()));
@@ -127,7 +132,6 @@ async fn a_result_over_the_limit_is_a_failure_the_orchestration_can_handle(store
     let node =
         NodeUnderTest::start(store.provider(), activities, orchestrations, RuntimeOptions::default()).await;
     node.client.start_orchestration("one", "Test", "").await.unwrap();
-    let text = "Payload size (8388609 bytes) exceeds limit (8388608 bytes)";
-    assert_eq!(node.output_of("one").await, text);
+    assert_eq!(node.output_of("one").await, too_large("result of activity Large"));
     node.runtime.shutdown(None).await;
 }

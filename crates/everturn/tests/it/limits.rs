@@ -187,11 +187,11 @@ async fn a_violation_cancels_open_children(store: TestStore) {
     node.runtime.shutdown(None).await;
 }
 
-/// `Large` exceeds a limit of 100 bytes in the way its input names.
+/// `Large` exceeds a limit of 200 bytes in the way its input names.
 fn large() -> OrchestrationRegistry {
     OrchestrationRegistry::builder()
         .register("Large", |ctx: OrchestrationContext, way: String| async move {
-            let payload = "x".repeat(101);
+            let payload = "x".repeat(201);
             match way.as_str() {
                 "detached" => ctx.schedule_orchestration("Large", "never", payload),
                 "kv" => ctx.set_kv_value("k", payload),
@@ -199,8 +199,8 @@ fn large() -> OrchestrationRegistry {
                 "continue" => return ctx.continue_as_new(payload).await,
                 "output" => return Ok(payload),
                 "error" => return Err(payload),
-                "result" => return ctx.schedule_activity("Double", "x".repeat(51)).await,
-                "failure" => return ctx.schedule_activity("Fails", "x".repeat(51)).await,
+                "result" => return ctx.schedule_activity("Double", "x".repeat(101)).await,
+                "failure" => return ctx.schedule_activity("Fails", "x".repeat(101)).await,
                 "activity" => return ctx.schedule_activity("Echo", payload).await,
                 "child" => return ctx.schedule_sub_orchestration("Large", payload).await,
                 other => return Ok(other.to_owned()),
@@ -208,20 +208,31 @@ fn large() -> OrchestrationRegistry {
             ctx.schedule_activity("Echo", "not dispatched").await
         })
         .register("Refused", |ctx: OrchestrationContext, _: String| async move {
-            let refused = ctx.schedule_activity("Echo", "x".repeat(101)).await.unwrap_err();
+            let refused = ctx.schedule_activity("Echo", "x".repeat(201)).await.unwrap_err();
             Ok(format!("{refused}{}", ctx.schedule_wait("go").await))
         })
         .build()
 }
 
-const TOO_LARGE: &str = "Payload size (101 bytes) exceeds limit (100 bytes)";
+fn too_large(what: &str, bytes: usize) -> String {
+    format!(
+        "{what}: Payload size ({bytes} bytes) exceeds limit (200 bytes); see the provider option payload_bytes_max"
+    )
+}
 
 async fn payloads_without_a_result_fail_the_instance(store: TestStore) {
-    let store = store.with_payload_bytes_max(100).await;
+    let store = store.with_payload_bytes_max(200).await;
     let node = NodeUnderTest::start(store.provider(), echo(), large(), quick()).await;
-    for way in ["detached", "kv", "status", "continue", "output", "error"] {
+    for (way, what) in [
+        ("detached", "input of detached orchestration Large"),
+        ("kv", "value of key k"),
+        ("status", "custom status"),
+        ("continue", "input of continue_as_new"),
+        ("output", "output of the orchestration"),
+        ("error", "error of the orchestration"),
+    ] {
         node.client.start_orchestration(way, "Large", way).await.unwrap();
-        assert_eq!(node.failure_of(way).await, ErrorDetails::orchestration_failed(TOO_LARGE), "{way}");
+        assert_eq!(node.failure_of(way).await, ErrorDetails::orchestration_failed(too_large(what, 201)));
         assert_eq!(node.client.list_executions(way).await.unwrap(), [1], "{way}");
     }
     let status = node.client.get_orchestration_status("never").await.unwrap();
@@ -230,17 +241,17 @@ async fn payloads_without_a_result_fail_the_instance(store: TestStore) {
 }
 
 async fn payloads_of_activities_and_children_are_errors_of_their_calls(store: TestStore) {
-    let store = store.with_payload_bytes_max(100).await;
+    let store = store.with_payload_bytes_max(200).await;
     let activities = ActivityRegistry::builder()
         .register("Double", |_ctx, input: String| async move { Ok(format!("{input}{input}")) })
         .register("Fails", |_ctx, input: String| async move { Err(format!("{input}{input}")) })
         .build();
     let node = NodeUnderTest::start(store.provider(), activities, large(), quick()).await;
     for (way, text) in [
-        ("result", "Payload size (102 bytes) exceeds limit (100 bytes)"),
-        ("failure", "Payload size (102 bytes) exceeds limit (100 bytes)"),
-        ("activity", TOO_LARGE),
-        ("child", TOO_LARGE),
+        ("result", too_large("result of activity Double", 202)),
+        ("failure", too_large("error of activity Fails", 202)),
+        ("activity", too_large("input of activity Echo", 201)),
+        ("child", too_large("input of child orchestration Large", 201)),
     ] {
         node.client.start_orchestration(way, "Large", way).await.unwrap();
         assert_eq!(node.failure_of(way).await.display_message(), text, "{way}");
@@ -255,7 +266,7 @@ async fn payloads_of_activities_and_children_are_errors_of_their_calls(store: Te
 }
 
 async fn replay_of_a_refused_call_does_not_read_the_limit(store: TestStore) {
-    let store = store.with_payload_bytes_max(100).await;
+    let store = store.with_payload_bytes_max(200).await;
     let node = NodeUnderTest::start(store.provider(), echo(), large(), quick()).await;
     node.client.start_orchestration("i", "Refused", "").await.unwrap();
     node.committed("i").await;
@@ -265,7 +276,7 @@ async fn replay_of_a_refused_call_does_not_read_the_limit(store: TestStore) {
     let options = RuntimeOptions { warm_instances_max: 0, ..quick() };
     let node = NodeUnderTest::start(roomy, echo(), large(), options).await;
     node.client.raise_event("i", "go", " still").await.unwrap();
-    assert_eq!(node.output_of("i").await, format!("{TOO_LARGE} still"));
+    assert_eq!(node.output_of("i").await, format!("{} still", too_large("input of activity Echo", 201)));
     node.runtime.shutdown(None).await;
 }
 

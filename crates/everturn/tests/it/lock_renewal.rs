@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use everturn::providers::ProviderError;
+use everturn::providers::store::{Feature, Renewal, Renewed, Store, StoreLayer};
+use everturn::providers::{ProviderError, store_of};
 use everturn::runtime::registry::{ActivityRegistry, OrchestrationRegistry};
 use everturn::{ActivityContext, OrchestrationContext, RuntimeOptions};
 
@@ -19,6 +20,8 @@ on_every_store_in_paused_time!(
     a_transient_renewal_error_cancels_nothing,
     a_refused_renewal_cancels_the_activity,
     an_activity_whose_lock_could_not_be_renewed_runs_again,
+    an_activity_whose_renewals_are_only_late_runs_once,
+    an_attempt_is_taken_back_if_the_renewals_fail,
     locks_are_renewed_during_shutdown_until_the_work_is_stored,
     a_lease_is_renewed_while_its_session_is_active,
     errors_of_the_session_manager_do_not_stop_work,
@@ -167,6 +170,51 @@ async fn an_activity_whose_lock_could_not_be_renewed_runs_again(store: TestStore
     node.output_of("i").await;
     assert_eq!(work.counts().1, 1, "it was cancelled once");
     node.runtime.shutdown(None).await;
+}
+
+/// A store that renews locks at once and answers long after their first end.
+struct AnswersRenewalsLate(Arc<dyn Store>);
+
+impl StoreLayer for AnswersRenewalsLate {
+    fn inner(&self) -> &dyn Store {
+        self.0.as_ref()
+    }
+
+    fn supports(&self, feature: Feature) -> bool {
+        feature == Feature::LateRenewals || self.0.supports(feature)
+    }
+
+    async fn renew(&self, renewal: &Renewal) -> Result<Renewed, ProviderError> {
+        let answer = self.0.renew(renewal).await;
+        tokio::time::sleep(LOCK * 3 / 4).await;
+        answer
+    }
+}
+
+async fn an_activity_whose_renewals_are_only_late_runs_once(store: TestStore) {
+    let work = LongActivity::default();
+    let late = Arc::new(AnswersRenewalsLate(store_of(store.provider())));
+    let node = NodeUnderTest::start(late, work.activities(), orchestrations(), short_locks()).await;
+    node.client.start_orchestration("i", "Calls", "").await.unwrap();
+    node.output_of("i").await;
+    assert_eq!(work.counts(), (1, 0));
+    assert_eq!(node.runtime.metrics_snapshot().unwrap().activity_success, 1);
+    node.runtime.shutdown(None).await;
+}
+
+/// The same store promises that a late renewal counts; this one fails each of them.
+async fn an_attempt_is_taken_back_if_the_renewals_fail(store: TestStore) {
+    let work = LongActivity::default();
+    let failing = TamperingStore::new(store.provider(), |operation| {
+        (operation == "renew/locks").then(|| ProviderError::retryable("renew", "busy"))
+    });
+    let options = RuntimeOptions { max_attempts: 1, ..short_locks() };
+    let node = NodeUnderTest::start(failing, work.activities(), orchestrations(), options).await;
+    node.client.start_orchestration("i", "Calls", "").await.unwrap();
+    until("it was begun and cancelled three times", async || work.counts().1 >= 3).await;
+    let info = node.client.get_instance_info("i").await.unwrap();
+    assert_eq!(info.status, "Running", "no attempt counted, so that it is not poisoned: {info:?}");
+    node.runtime.shutdown(Some(0)).await;
 }
 
 async fn locks_are_renewed_during_shutdown_until_the_work_is_stored(store: TestStore) {

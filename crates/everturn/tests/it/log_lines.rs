@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use tracing::field::{Field, Visit};
 use tracing::subscriber::DefaultGuard;
-use tracing::{Event, Level, Subscriber};
+use tracing::{Dispatch, Event, Level, Subscriber};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 
 /// One log line.
@@ -33,8 +33,14 @@ impl LogLine {
 #[derive(Clone, Default)]
 pub(crate) struct LogLines(Arc<Mutex<Vec<LogLine>>>);
 
+/// While there is only one subscriber, `tracing` asks the thread that first reaches a log line whether it is wanted, and
+/// keeps the answer for all: another test, which captures nothing, would switch the line off. A second one prevents that.
+static SECOND_SUBSCRIBER: LazyLock<Dispatch> =
+    LazyLock::new(|| Dispatch::new(tracing_subscriber::registry()));
+
 impl LogLines {
     pub(crate) fn capture() -> (Self, DefaultGuard) {
+        LazyLock::force(&SECOND_SUBSCRIBER);
         let lines = Self::default();
         let subscriber = tracing_subscriber::registry().with(lines.clone());
         (lines, tracing::subscriber::set_default(subscriber))

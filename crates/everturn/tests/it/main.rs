@@ -6,6 +6,7 @@
 // The authoring API: what orchestrations and activities are written with.
 mod activity_context;
 mod determinism;
+mod futures_crate;
 mod handlers;
 mod identity_and_replay;
 mod key_value_store;
@@ -25,10 +26,12 @@ mod cancellation_delivery;
 mod commit_errors;
 mod continue_as_new;
 mod continue_as_new_window;
+mod dead_letters;
 mod handler_resolution;
 mod instance_lifecycle;
 mod large_sizes;
 mod message_timing;
+mod parents_and_strangers;
 mod poison;
 mod races;
 mod sub_orchestrations;
@@ -37,10 +40,12 @@ mod unregistered_handlers;
 mod warm_instances;
 
 // The runtime: its options, loops, locks, sessions, logs and metrics.
+mod blocking_destructors;
 mod capability_filter;
 mod lock_renewal;
 mod logging;
 mod metrics;
+mod outages_and_attempts;
 mod outages_and_panics;
 mod runtime_loops;
 mod runtime_options;
@@ -56,6 +61,7 @@ mod client_key_value_reads;
 mod client_management;
 mod client_requests;
 mod client_status_and_waits;
+mod client_waits;
 mod orchestration_status;
 
 // Providers, as the engine and its users meet them.

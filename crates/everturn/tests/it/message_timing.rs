@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use everturn::providers::WorkItem;
 use everturn::runtime::registry::OrchestrationRegistry;
-use everturn::{Client, Event, EventKind, OrchestrationContext, RuntimeOptions, TagFilter};
+use everturn::{Client, Event, EventKind, OrchestrationContext, Receipt, RuntimeOptions, TagFilter};
 
 use crate::node_under_test::{NodeUnderTest, echo};
 use crate::stores::{TestStore, on_every_store};
@@ -17,7 +17,8 @@ const LOCK: Duration = Duration::from_secs(60);
 on_every_store!(
     a_completion_that_arrives_while_its_instance_is_locked_comes_with_the_next_fetch,
     a_queue_message_right_behind_the_start_is_kept,
-    a_cancel_sent_before_the_start_cancels_the_instance,
+    a_cancel_sent_before_the_start_leaves_the_instance_alone,
+    a_cancel_sent_right_behind_the_start_cancels_the_instance,
     a_queue_message_for_an_unknown_instance_is_dropped,
     messages_after_the_end_change_nothing,
     a_thousand_unread_messages_survive_continue_as_new_in_order,
@@ -106,12 +107,25 @@ async fn a_queue_message_right_behind_the_start_is_kept(store: TestStore) {
     node.runtime.shutdown(None).await;
 }
 
-async fn a_cancel_sent_before_the_start_cancels_the_instance(store: TestStore) {
+async fn a_cancel_sent_before_the_start_leaves_the_instance_alone(store: TestStore) {
     let client = Client::new(store.provider());
+    let receipt = client.cancel_instance_with_receipt("one", "too early").await.unwrap();
+    assert_eq!(receipt, Receipt::Dropped, "there is nothing to cancel");
     client.cancel_instance("one", "too early").await.unwrap();
     client.start_orchestration("one", "Drain", "").await.unwrap();
+    client.enqueue_event("one", "inbox", "0").await.unwrap();
     let node = NodeUnderTest::start(store.provider(), echo(), drain(1), RuntimeOptions::default()).await;
-    assert_eq!(node.failure_of("one").await.display_message(), "canceled: too early");
+    assert_eq!(node.output_of("one").await, "0");
+    node.runtime.shutdown(None).await;
+}
+
+async fn a_cancel_sent_right_behind_the_start_cancels_the_instance(store: TestStore) {
+    let client = Client::new(store.provider());
+    client.start_orchestration("one", "Drain", "").await.unwrap();
+    let receipt = client.cancel_instance_with_receipt("one", "changed my mind").await.unwrap();
+    assert_eq!(receipt, Receipt::Queued);
+    let node = NodeUnderTest::start(store.provider(), echo(), drain(1), RuntimeOptions::default()).await;
+    assert_eq!(node.failure_of("one").await.display_message(), "canceled: changed my mind");
     node.runtime.shutdown(None).await;
 }
 

@@ -1,5 +1,6 @@
 //! Names and labels of metrics, the snapshot, and that each occurrence is counted once.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use everturn::providers::ProviderError;
@@ -9,7 +10,8 @@ use everturn::runtime::observability::{
 };
 use everturn::runtime::registry::{ActivityRegistry, OrchestrationRegistry};
 use everturn::{ActivityContext, AppErrorKind, ErrorDetails, OrchestrationContext};
-use metrics_util::debugging::{DebugValue, DebuggingRecorder};
+use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
+use tokio::sync::Notify;
 
 use crate::node_under_test::{NodeUnderTest, memory, quick, until};
 
@@ -95,8 +97,16 @@ fn metrics_of_orchestrations_have_their_names_and_labels() {
         )
     );
     assert_eq!(
-        recorded(|m| m.record_orchestration_continue_as_new("o", 3)),
-        one("everturn_orchestration_continue_as_new_total{orchestration_name=o,execution_id=3}", 1.0)
+        recorded(|m| m.record_orchestration_continue_as_new("o")),
+        one("everturn_orchestration_continue_as_new_total{orchestration_name=o}", 1.0)
+    );
+    assert_eq!(
+        recorded(|m| m.record_suborchestration_call("o", "c")),
+        one("everturn_suborchestration_calls_total{parent_orchestration=o,child_orchestration=c}", 1.0)
+    );
+    assert_eq!(
+        recorded(MetricsProvider::record_orchestration_item_fetched),
+        one("everturn_orchestration_dispatcher_items_fetched{}", 1.0)
     );
 }
 
@@ -121,6 +131,10 @@ fn metrics_of_activities_have_their_names_and_labels() {
     assert_eq!(
         recorded(|m| m.record_activity_infrastructure_error("a")),
         one("everturn_activity_infrastructure_errors_total{activity_name=a}", 1.0)
+    );
+    assert_eq!(
+        recorded(MetricsProvider::record_worker_item_fetched),
+        one("everturn_worker_dispatcher_items_fetched{}", 1.0)
     );
     assert_eq!(
         recorded(MetricsProvider::record_activity_poison),
@@ -183,7 +197,11 @@ fn every_record_bumps_its_counter_by_one() {
     metrics.record_activity_infrastructure_error("a");
     metrics.record_activity_configuration_error("a");
     metrics.record_activity_poison();
-    metrics.record_orchestration_continue_as_new("o", 1);
+    metrics.record_orchestration_continue_as_new("o");
+    metrics.record_suborchestration_call("o", "c");
+    metrics.record_orchestration_item_fetched();
+    metrics.record_worker_item_fetched();
+    metrics.record_messages_dead_lettered(1);
     metrics.record_provider_error("read", &ProviderError::permanent("read", "disk full"));
     let expected = MetricsSnapshot {
         orch_starts: 1,
@@ -199,8 +217,11 @@ fn every_record_bumps_its_counter_by_one() {
         activity_config_errors: 1,
         activity_poison: 1,
         orch_continue_as_new: 1,
+        suborchestration_calls: 1,
+        orch_dispatcher_items_fetched: 1,
+        worker_dispatcher_items_fetched: 1,
         provider_errors: 1,
-        ..MetricsSnapshot::default()
+        messages_dead_lettered: 1,
     };
     assert_eq!(metrics.snapshot(), expected);
 }
@@ -254,4 +275,83 @@ async fn every_start_end_and_activity_is_counted_once() {
     assert_eq!(snapshot.activity_success, 2);
     assert_eq!(snapshot.activity_app_errors, 1);
     assert_eq!(snapshot.provider_errors, 0);
+}
+
+/// The starts that a recorder has seen, with what initiated them.
+fn initiators(snapshotter: &Snapshotter) -> Vec<String> {
+    let snapshot = snapshotter.snapshot().into_vec();
+    let starts = snapshot.iter().map(|(key, ..)| key.key());
+    let mut initiators: Vec<String> = starts
+        .filter(|key| key.name() == "everturn_orchestration_starts_total")
+        .map(|key| {
+            let labels = key.labels().filter(|label| label.key() != "version");
+            labels.map(|label| label.value().to_owned()).collect::<Vec<_>>().join(" ")
+        })
+        .collect();
+    initiators.sort();
+    initiators
+}
+
+#[test]
+fn a_healthy_run_counts_fetches_calls_and_initiators_and_no_errors() {
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let snapshot = metrics::with_local_recorder(&recorder, || runtime.block_on(healthy_run()));
+    assert_eq!(
+        initiators(&snapshotter),
+        ["Again client", "Again continueAsNew", "Child parent", "Parent client"]
+    );
+    assert_eq!(snapshot.suborchestration_calls, 2);
+    assert_eq!(
+        snapshot.worker_dispatcher_items_fetched, 2,
+        "the activity that won and the one that was cancelled"
+    );
+    // Each instance needs at least one turn per execution, and a parent one more per child.
+    assert!(snapshot.orch_dispatcher_items_fetched >= 8, "{snapshot:?}");
+    assert_eq!(snapshot.provider_errors, 0, "a cancelled activity is no error of the store");
+}
+
+/// A parent with two children, an execution that continues as new, and an activity that loses a race.
+async fn healthy_run() -> MetricsSnapshot {
+    let slow_runs = Arc::new(Notify::new());
+    let (begins, begun) = (Arc::clone(&slow_runs), slow_runs);
+    let activities = ActivityRegistry::builder()
+        .register("Quick", move |_ctx: ActivityContext, input: String| {
+            let begun = Arc::clone(&begun);
+            async move {
+                begun.notified().await;
+                Ok(input)
+            }
+        })
+        .register("Slow", move |ctx: ActivityContext, _: String| {
+            begins.notify_one();
+            async move {
+                ctx.cancelled().await;
+                Ok(String::new())
+            }
+        })
+        .build();
+    let orchestrations = OrchestrationRegistry::builder()
+        .register("Child", |_ctx: OrchestrationContext, input: String| async move { Ok(input) })
+        .register("Parent", |ctx: OrchestrationContext, _: String| async move {
+            ctx.schedule_sub_orchestration("Child", "1").await?;
+            ctx.schedule_sub_orchestration("Child", "2").await?;
+            let slow = ctx.schedule_activity("Slow", "");
+            let quick = ctx.schedule_activity("Quick", "");
+            ctx.select2(slow, quick).await;
+            Ok(String::new())
+        })
+        .register("Again", |ctx: OrchestrationContext, input: String| async move {
+            if input == "once" { ctx.continue_as_new("twice").await } else { Ok(input) }
+        })
+        .build();
+    let node = NodeUnderTest::start(memory(), activities, orchestrations, quick()).await;
+    for name in ["Parent", "Again"] {
+        node.client.start_orchestration(name, name, "once").await.unwrap();
+        node.end_of(name).await;
+    }
+    let runtime = node.runtime.clone();
+    node.runtime.shutdown(None).await;
+    runtime.metrics_snapshot().unwrap()
 }

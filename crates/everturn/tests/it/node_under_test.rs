@@ -144,5 +144,10 @@ impl NodeUnderTest {
 
 /// A registry with one activity, which returns its input.
 pub(crate) fn echo() -> ActivityRegistry {
-    ActivityRegistry::builder().register("Echo", |_ctx, input: String| async move { Ok(input) }).build()
+    echo_as("Echo")
+}
+
+/// The same under another name.
+pub(crate) fn echo_as(name: &str) -> ActivityRegistry {
+    ActivityRegistry::builder().register(name, |_ctx, input: String| async move { Ok(input) }).build()
 }

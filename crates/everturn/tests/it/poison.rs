@@ -47,8 +47,11 @@ async fn an_unregistered_orchestration_is_poisoned_with_its_batch() {
         panic!("{details:?}")
     };
     assert_eq!(message_type, &PoisonMessageType::Orchestration { instance: "i".into(), execution_id: 1 });
-    assert!(message.starts_with("[{\"StartOrchestration\""), "{message}");
-    assert_eq!(details.display_message(), "poison: orchestration i exceeded 3 attempts (max 2)");
+    let (reason, json) = message.split_once('\n').expect("a reason and the batch");
+    assert!(json.starts_with("[{\"StartOrchestration\""), "{message}");
+    assert!(reason.starts_with("no runtime has registered orchestration Unregistered; "), "{message}");
+    let text = format!("poison: orchestration i exceeded 3 attempts (max 2): {reason}");
+    assert_eq!(details.display_message(), text);
     let history = node.history("i", 1).await;
     assert!(matches!(&history[0].kind,
         EventKind::OrchestrationStarted { name, input, .. } if name == "Unregistered" && input == "in"));
@@ -86,9 +89,15 @@ async fn an_unregistered_activity_poisons_its_orchestration() {
     let node = node().await;
     node.client.start_orchestration("i", "CallsActivity", "Unregistered").await.unwrap();
     let details = node.failure_of("i").await;
-    assert_eq!(details.display_message(), "poison: activity Unregistered#2 exceeded 3 attempts (max 2)");
-    let ErrorDetails::Poison { message, .. } = details else { panic!("{details:?}") };
-    assert!(message.starts_with("{\"ActivityExecute\""), "{message}");
+    let ErrorDetails::Poison { message, .. } = &details else { panic!("{details:?}") };
+    let (reason, json) = message.split_once('\n').expect("a reason and the activity");
+    assert!(json.starts_with("{\"ActivityExecute\""), "{message}");
+    assert!(
+        reason.starts_with("no runtime has registered activity Unregistered, waiting since 2"),
+        "{message}"
+    );
+    let text = format!("poison: activity Unregistered#2 exceeded 3 attempts (max 2): {reason}");
+    assert_eq!(details.display_message(), text);
     let snapshot = node.runtime.metrics_snapshot().unwrap();
     assert_eq!((snapshot.activity_poison, snapshot.orch_poison), (1, 0));
     node.runtime.shutdown(None).await;
@@ -99,7 +108,10 @@ async fn an_unregistered_child_fails_its_parent_with_its_own_poison() {
     let node = node().await;
     node.client.start_orchestration("p", "CallsChild", "Unregistered").await.unwrap();
     let details = node.failure_of("p").await;
-    assert_eq!(details.display_message(), "poison: orchestration p::sub::2 exceeded 3 attempts (max 2)");
+    let text = details.display_message();
+    let expected = "poison: orchestration p::sub::2 exceeded 3 attempts (max 2): no runtime has registered \
+                    orchestration Unregistered; this one has registered CallsActivity 1.0.0, ";
+    assert!(text.starts_with(expected), "{text}");
     assert_eq!(node.failure_of("p::sub::2").await, details);
     node.runtime.shutdown(None).await;
 }

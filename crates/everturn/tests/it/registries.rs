@@ -77,12 +77,52 @@ fn names_are_counted_not_versions() {
 }
 
 #[test]
-fn duplicates_keep_the_first_and_are_reported() {
-    let twice = || ActivityRegistry::builder().register("charge", activity).register("charge", activity);
-    assert_eq!(error_of(twice().build_result()), "duplicate activity registration: charge@1.0.0");
-    assert_eq!(twice().build().count(), 1);
-    let error = error_of(three_versions().register("order", orchestration).build_result());
-    assert_eq!(error, "duplicate orchestration registration: order@1.0.0");
+fn every_duplicate_is_reported_however_it_was_registered() {
+    let typed_activity = |_ctx: ActivityContext, n: u32| async move { Ok(n) };
+    let typed = |_ctx: OrchestrationContext, n: u32| async move { Ok(n) };
+    let activities = || ActivityRegistry::builder().register("charge", activity);
+    let expected = "duplicate activity registration: charge@1.0.0";
+    assert_eq!(error_of(activities().register("charge", activity).build_result()), expected);
+    assert_eq!(error_of(activities().register_typed("charge", typed_activity).build_result()), expected);
+    let orchestrations = || three_versions().register("parcel", orchestration);
+    let twice = [
+        orchestrations().register("order", orchestration),
+        orchestrations().register_typed("order", typed),
+        orchestrations().register_all(vec![("order", orchestration)]),
+    ];
+    for builder in twice {
+        assert_eq!(error_of(builder.build_result()), "duplicate orchestration registration: order@1.0.0");
+    }
+    let latest_twice = [
+        orchestrations().register_versioned("order", "1.10.0", orchestration),
+        orchestrations().register_versioned_typed("order", "1.10.0", typed),
+    ];
+    for builder in latest_twice {
+        assert_eq!(error_of(builder.build_result()), "duplicate orchestration registration: order@1.10.0");
+    }
+}
+
+#[test]
+#[should_panic(expected = "registrations were rejected: duplicate activity registration: charge@1.0.0; \
+                duplicate activity registration: pack@1.0.0")]
+fn build_panics_with_all_errors() {
+    let builder = ActivityRegistry::builder().register("charge", activity).register("charge", activity);
+    builder.register("pack", activity).register("pack", activity).build();
+}
+
+#[test]
+fn names_that_no_client_can_send_are_refused() {
+    let error = error_of(ActivityRegistry::builder().register("", activity).build_result());
+    assert_eq!(error, "activity name is empty: use at least one character");
+    let error = error_of(OrchestrationRegistry::builder().register("a\tb", orchestration).build_result());
+    let expected = "orchestration name \"a\\tb\" contains the control character U+0009: remove or replace it";
+    assert_eq!(error, expected);
+    let longest = "x".repeat(1_024);
+    let builder = || OrchestrationRegistry::builder().register(longest.as_str(), orchestration);
+    assert!(builder().build().has(&longest));
+    let error =
+        error_of(builder().register_versioned(format!("{longest}x"), "1.0.0", orchestration).build_result());
+    assert!(error.starts_with("orchestration name has 1025 bytes, the limit is 1024"), "{error}");
 }
 
 #[test]
@@ -106,28 +146,16 @@ fn reserved_activity_names_are_refused_typed_too() {
 }
 
 #[test]
-fn a_typed_orchestration_replaces_version_1_silently() {
-    let typed = |_ctx: OrchestrationContext, n: u32| async move { Ok(n + 1) };
-    let version_1 = Version::new(1, 0, 0);
-    let untyped = three_versions().build();
-    let builder = OrchestrationRegistry::builder_from(&untyped);
-    let registry = builder.register_typed::<u32, u32, _, _>("order", typed).build_result().unwrap();
-    let before = untyped.resolve_handler_exact("order", &version_1).unwrap();
-    let after = registry.resolve_handler_exact("order", &version_1).unwrap();
-    assert!(!std::sync::Arc::ptr_eq(&before, &after));
-    assert_eq!(registry.list_versions("order").len(), 3);
-}
-
-#[test]
-fn merging_keeps_the_first_and_leaves_policies_behind() {
+fn merging_reports_duplicates_and_leaves_policies_behind() {
     let other = three_versions()
         .register("parcel", orchestration)
         .set_policy("parcel", VersionPolicy::Exact(Version::new(9, 0, 0)))
         .build();
-    let merged = || OrchestrationRegistry::builder().register("order", orchestration).merge(other.clone());
-    assert_eq!(error_of(merged().build_result()), "duplicate orchestration in merge: order@1.0.0");
-    assert_eq!(merged().build().list_versions("order").len(), 3);
-    assert!(merged().build().resolve_handler("parcel").is_some());
+    let merged = OrchestrationRegistry::builder().register("order", orchestration).merge(other.clone());
+    assert_eq!(error_of(merged.build_result()), "duplicate orchestration in merge: order@1.0.0");
+    let merged = OrchestrationRegistry::builder().register("letter", orchestration).merge(other).build();
+    assert_eq!(merged.list_versions("order").len(), 3);
+    assert!(merged.resolve_handler("parcel").is_some());
 }
 
 #[test]
@@ -173,13 +201,6 @@ fn plain_registration_may_come_after_a_later_version() {
 )]
 fn an_earlier_version_panics() {
     drop(three_versions().register_versioned("order", "1.9.0", orchestration));
-}
-
-#[test]
-#[should_panic(expected = "non-monotonic orchestration version for order: 1.10.0")]
-fn the_same_version_panics() {
-    let typed = |_ctx: OrchestrationContext, n: u32| async move { Ok(n) };
-    drop(three_versions().register_versioned_typed("order", "1.10.0", typed));
 }
 
 #[test]

@@ -15,6 +15,7 @@ on_every_store!(
     after_the_last_attempt_the_last_error_is_returned,
     a_delay_between_attempts_is_a_durable_timer,
     an_attempt_that_takes_too_long_is_not_tried_again,
+    retried_calls_made_before_the_first_await_run_at_the_same_time,
 );
 
 /// `Fails` fails as many times as its input says, then returns the number of the run.
@@ -98,6 +99,30 @@ async fn a_delay_between_attempts_is_a_durable_timer(store: TestStore) {
     node.client.start_orchestration("i", "Later", "2").await.unwrap();
     assert_eq!(node.output_of("i").await, "run 3");
     assert_eq!(count(&node, |kind| matches!(kind, EventKind::TimerFired { .. })).await, 2);
+    node.runtime.shutdown(None).await;
+}
+
+async fn retried_calls_made_before_the_first_await_run_at_the_same_time(store: TestStore) {
+    let both = Arc::new(tokio::sync::Barrier::new(2));
+    let activities = ActivityRegistry::builder()
+        .register("Meet", move |_ctx, input: String| {
+            let both = Arc::clone(&both);
+            async move {
+                both.wait().await;
+                Ok(input)
+            }
+        })
+        .build();
+    let orchestrations = OrchestrationRegistry::builder()
+        .register("Meetings", |ctx: OrchestrationContext, _: String| async move {
+            let first = ctx.schedule_activity_with_retry("Meet", "a", RetryPolicy::default());
+            let second = ctx.schedule_activity_with_retry("Meet", "b", RetryPolicy::default());
+            Ok(first.await? + &second.await?)
+        })
+        .build();
+    let node = NodeUnderTest::start(store.provider(), activities, orchestrations, quick()).await;
+    node.client.start_orchestration("i", "Meetings", "").await.unwrap();
+    assert_eq!(node.output_of("i").await, "ab");
     node.runtime.shutdown(None).await;
 }
 

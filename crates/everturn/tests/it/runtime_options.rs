@@ -29,6 +29,7 @@ fn defaults_are_as_documented() {
     assert_eq!(options.session_idle_timeout, Duration::from_secs(300));
     assert_eq!(options.session_cleanup_interval, Duration::from_secs(300));
     assert_eq!(options.max_sessions_per_runtime, 10);
+    assert_eq!(options.dead_letter_after, Duration::from_secs(24 * 60 * 60));
     assert_eq!(options.worker_node_id, None);
     assert_eq!(options.worker_tag_filter, TagFilter::DefaultOnly);
     assert_eq!(options.shadow_replay, ShadowReplay::Off);

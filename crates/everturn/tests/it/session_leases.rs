@@ -10,8 +10,16 @@ use everturn::{ActivityContext, OrchestrationContext, RuntimeOptions};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use crate::node_under_test::{NodeUnderTest, memory, quick};
+use crate::node_under_test::{NodeUnderTest, memory, quick, until};
+use crate::stores::{TestStore, on_every_store_in_paused_time};
 use crate::tampering_store::TamperingStore;
+
+on_every_store_in_paused_time!(
+    sessions_beyond_the_limit_are_not_locked,
+    a_runtime_claims_no_session_that_it_cannot_serve,
+    a_long_session_costs_the_same_with_many_slots_as_with_one,
+    a_session_place_that_becomes_free_is_taken_at_once,
+);
 
 /// Every session activity, which worker ran it, and how many sessions were in flight at once.
 #[derive(Clone, Default)]
@@ -65,7 +73,79 @@ fn fan_out() -> OrchestrationRegistry {
                 .collect();
             Ok(ctx.join(calls).await.len().to_string())
         })
+        .register("OneSession", |ctx: OrchestrationContext, calls: String| async move {
+            let calls: usize = calls.parse().unwrap();
+            let session = ctx.instance_id();
+            let calls =
+                (0..calls).map(|n| ctx.schedule_activity_on_session("Work", n.to_string(), session.as_str()));
+            Ok(ctx.join(calls.collect()).await.len().to_string())
+        })
         .build()
+}
+
+fn many_slots() -> RuntimeOptions {
+    RuntimeOptions { max_sessions_per_runtime: 10, worker_concurrency: 64, ..quick() }
+}
+
+async fn sessions_beyond_the_limit_are_not_locked(store: TestStore) {
+    let log = SessionLog::default();
+    let counted = TamperingStore::new(store.provider(), |_| None);
+    let node = NodeUnderTest::start(counted.clone(), log.activities(), fan_out(), many_slots()).await;
+    node.client.start_orchestration("i", "FanOut", "200").await.unwrap();
+    assert_eq!(node.output_of("i").await, "600");
+    assert_eq!(*log.most_sessions.lock().unwrap(), 10);
+    let given_back = counted.count("settle_work/abandon");
+    assert_eq!(
+        (counted.work_locked(), given_back),
+        (600, 0),
+        "600 activities should have been locked once each, and none given back"
+    );
+    node.runtime.shutdown(None).await;
+}
+
+async fn a_runtime_claims_no_session_that_it_cannot_serve(store: TestStore) {
+    let (gate, entered) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
+    let (opened, entries) = (Arc::clone(&gate), Arc::clone(&entered));
+    let activities = ActivityRegistry::builder()
+        .register("Work", move |_ctx: ActivityContext, input: String| {
+            let (gate, entered) = (Arc::clone(&opened), Arc::clone(&entries));
+            async move {
+                entered.add_permits(1);
+                drop(gate.acquire().await.unwrap());
+                Ok(input)
+            }
+        })
+        .build();
+    let one = NodeUnderTest::start(store.provider(), activities.clone(), fan_out(), many_slots()).await;
+    one.client.start_orchestration("i", "FanOut", "40").await.unwrap();
+    until("the first runtime serves as many sessions as it may", async || entered.available_permits() == 10)
+        .await;
+    let large = RuntimeOptions { max_sessions_per_runtime: 100, ..many_slots() };
+    let other = NodeUnderTest::start(store.provider(), activities, fan_out(), large).await;
+    let began = Instant::now();
+    until("the second runtime serves all others", async || entered.available_permits() == 40).await;
+    assert!(began.elapsed() < Duration::from_secs(1), "it waited {:?} for leases", began.elapsed());
+    gate.add_permits(1);
+    assert_eq!(one.output_of("i").await, "120");
+    one.runtime.shutdown(None).await;
+    other.runtime.shutdown(None).await;
+}
+
+async fn a_long_session_costs_the_same_with_many_slots_as_with_one(store: TestStore) {
+    let mut calls = Vec::new();
+    for slots in [1, 64] {
+        let counted = TamperingStore::new(store.provider(), |_| None);
+        let options = RuntimeOptions { worker_concurrency: slots, ..many_slots() };
+        let activities = crate::node_under_test::echo_as("Work");
+        let node = NodeUnderTest::start(counted.clone(), activities, fan_out(), options).await;
+        let instance = format!("{slots} slots");
+        node.client.start_orchestration(&instance, "OneSession", "2000").await.unwrap();
+        assert_eq!(node.output_of(&instance).await, "2000");
+        assert_eq!((counted.work_locked(), counted.count("settle_work/abandon")), (2_000, 0), "{instance}");
+        calls.push(counted.count("fetch_work"));
+        node.runtime.shutdown(None).await;
+    }
+    assert!(calls[1] <= calls[0] * 3 / 2, "fetches with one slot and with 64: {calls:?}");
 }
 
 #[tokio::test]
@@ -90,6 +170,38 @@ async fn no_more_sessions_than_allowed_are_in_flight_and_all_are_served() {
     assert_eq!(*log.most_sessions.lock().unwrap(), 2);
     let workers = log.workers.lock().unwrap().clone();
     assert!(workers.iter().all(|(_, worker)| worker.ends_with("-node-a")), "{workers:?}");
+    node.runtime.shutdown(None).await;
+}
+
+/// A slot serves session t, then another slot serves session s, so that there is no place for the next activity of t. Only the
+/// first slot may take that, and it waits in the store: no look that the store takes from time to time may be what finds it.
+async fn a_session_place_that_becomes_free_is_taken_at_once(store: TestStore) {
+    let activities = ActivityRegistry::builder()
+        .register("Work", |_ctx: ActivityContext, lasts_ms: String| async move {
+            tokio::time::sleep(Duration::from_millis(lasts_ms.parse().unwrap())).await;
+            Ok(lasts_ms)
+        })
+        .build();
+    let orchestrations = OrchestrationRegistry::builder()
+        .register("Sessions", |ctx: OrchestrationContext, _: String| async move {
+            ctx.schedule_activity_on_session("Work", "10", "t").await?;
+            let long = ctx.schedule_activity_on_session("Work", "2345", "s");
+            ctx.schedule_timer(Duration::from_millis(100)).await;
+            let next = ctx.schedule_activity_on_session("Work", "10", "t");
+            ctx.join2(long, next).await.1
+        })
+        .build();
+    let options = RuntimeOptions { max_sessions_per_runtime: 1, worker_concurrency: 2, ..quick() };
+    let node = NodeUnderTest::start(store.provider(), activities, orchestrations, options).await;
+    let began = Instant::now();
+    node.client.start_orchestration("i", "Sessions", "").await.unwrap();
+    node.output_of("i").await;
+    let (took, at_least) = (began.elapsed(), Duration::from_millis(10 + 2_345 + 10));
+    assert!(took >= at_least, "there is a place for one session at a time, but all ended after {took:?}");
+    assert!(
+        took < at_least + Duration::from_millis(50),
+        "a place was free, but the next activity waited; all ended after {took:?}"
+    );
     node.runtime.shutdown(None).await;
 }
 
@@ -129,7 +241,7 @@ async fn a_parked_fetch_without_sessions_is_repeated_when_a_session_ends() {
         store.enqueue_for_worker(item).await.unwrap();
     }
     gate.add_permits(1);
-    crate::node_under_test::until("both sessions were served", async || {
+    until("both sessions were served", async || {
         node.runtime.metrics_snapshot().unwrap().activity_success == 2
     })
     .await;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use everturn::providers::{Provider, ProviderError};
+use everturn::providers::{Provider, ProviderError, TagFilter};
 use everturn::runtime::Runtime;
 use everturn::runtime::registry::{ActivityRegistry, OrchestrationRegistry};
 use everturn::{ActivityContext, OrchestrationContext, OrchestrationStatus, RuntimeOptions};
@@ -149,7 +149,7 @@ async fn running_work_finishes_within_the_grace() {
 }
 
 #[tokio::test]
-async fn work_beyond_the_grace_is_aborted_without_a_signal_and_done_again() {
+async fn work_beyond_the_grace_is_aborted_without_a_signal_and_returns_to_the_queue_uncounted() {
     let (store, gate) = (memory(), GatedActivity::new());
     let node = busy_node(&store, &gate).await;
     node.runtime.shutdown(Some(10)).await;
@@ -157,7 +157,10 @@ async fn work_beyond_the_grace_is_aborted_without_a_signal_and_done_again() {
     assert_eq!(gate.dropped.load(Ordering::SeqCst), 1, "the activity is dropped when shutdown returns");
     assert!(!gate.cancelled.load(Ordering::SeqCst));
     assert_eq!(Arc::strong_count(&store), 1);
-    assert_eq!(store.work_item_attempts("i"), [1]);
+    assert_eq!(store.work_item_attempts("i"), [0]);
+    let lock = Duration::from_secs(5);
+    let fetched = store.fetch_work_item(lock, Duration::ZERO, None, &TagFilter::default()).await.unwrap();
+    assert_eq!(fetched.expect("nothing is left locked").2, 1);
 }
 
 #[tokio::test]

@@ -18,7 +18,7 @@ on_every_store!(
     a_timer_is_a_delayed_message,
     a_cancelled_activity_is_deleted_by_the_ack,
     the_snapshot_holds_what_earlier_executions_left_and_clients_see_all,
-    an_abandon_affects_only_the_fetched_messages,
+    an_abandon_delays_the_instance_and_refunds_the_fetched_messages,
     a_dropped_fetch_takes_nothing,
     visibility_and_locks_follow_the_clock_of_the_store,
 );
@@ -120,16 +120,19 @@ async fn the_snapshot_holds_what_earlier_executions_left_and_clients_see_all(sto
     assert_eq!((snapshot().await, seen().await), (vec![], None));
 }
 
-async fn an_abandon_affects_only_the_fetched_messages(store: TestStore) {
+async fn an_abandon_delays_the_instance_and_refunds_the_fetched_messages(store: TestStore) {
+    let (store, clock) = store.with_manual_clock().await;
     let (provider, client) = begun(&store).await;
     client.raise_event("i", "fetched", "").await.unwrap();
     let (_, token, attempts) = fetch(&*provider).await.unwrap();
     assert_eq!(attempts, 1);
     client.raise_event("i", "later", "").await.unwrap();
     provider.abandon_orchestration_item(&token, Some(LOCK), true).await.unwrap();
-    let (item, _, attempts) = fetch(&*provider).await.expect("the delay does not apply to later messages");
-    assert_eq!(attempts, 1, "the refund does not apply either");
-    assert!(matches!(&item.messages[..], [WorkItem::ExternalRaised { name, .. }] if name == "later"));
+    assert!(fetch(&*provider).await.is_none(), "the delay applies to later messages, too");
+    clock.advance(LOCK);
+    let (item, _, attempts) = fetch(&*provider).await.expect("the delay is over");
+    assert_eq!(attempts, 1, "the attempt was taken back");
+    assert_eq!(item.messages.len(), 2);
 }
 
 async fn a_dropped_fetch_takes_nothing(store: TestStore) {

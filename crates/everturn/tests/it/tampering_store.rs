@@ -1,19 +1,20 @@
 //! A store that forwards every verb after asking the test, which can make it fail.
 
 use std::future::Future;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use everturn::providers::store::{
-    FetchedTurn, FetchedWork, Renewal, Renewed, Settlement, SettlementKind, Store, StoreLayer, StoreLimits,
-    TurnCommit, TurnFetch, WorkFetch,
+    FetchedTurn, FetchedWork, NewMessage, Renewal, Renewed, Settlement, SettlementKind, Store, StoreLayer,
+    StoreLimits, TurnCommit, TurnFetch, WorkFetch,
 };
 use everturn::providers::{Provider, ProviderError, WorkItem, store_of};
 use tokio::sync::Semaphore;
 
 type Tamper = Box<dyn FnMut(&'static str) -> Option<ProviderError> + Send>;
 
-/// Operations are named like the verbs of [`Store`], except `settle_work/end`, `settle_work/abandon`, `renew/locks`,
-/// `renew/sessions`, and those of [`TamperingStore::commit_turn`].
+/// Operations are named like the verbs of [`Store`], except `settle_work/end`, `settle_work/large`, `settle_work/abandon`,
+/// `renew/locks`, `renew/sessions`, and those of [`TamperingStore::commit_turn`].
 pub(crate) struct TamperingStore {
     inner: Arc<dyn Store>,
     tamper: Mutex<Tamper>,
@@ -33,7 +34,12 @@ pub(crate) struct TamperingStore {
     answers: Mutex<Option<Arc<Semaphore>>>,
     /// The owners whose leases were renewed, call by call.
     renewed_owners: Mutex<Vec<Vec<String>>>,
+    /// How many activities were locked.
+    work_locked: AtomicUsize,
 }
+
+/// A result of more bytes is large: storing it needs more room than a lock does.
+const LARGE_RESULT: usize = 100 * 1024;
 
 /// The lock token of an item that does not belong in the worker queue.
 const STRAY_TOKEN: &str = "stray";
@@ -61,6 +67,7 @@ impl TamperingStore {
             commits: Mutex::default(),
             answers: Mutex::default(),
             renewed_owners: Mutex::default(),
+            work_locked: AtomicUsize::new(0),
         }
     }
 
@@ -94,6 +101,11 @@ impl TamperingStore {
     /// The owners whose leases were renewed, call by call.
     pub(crate) fn renewed_owners(&self) -> Vec<Vec<String>> {
         self.renewed_owners.lock().unwrap().clone()
+    }
+
+    /// How many activities were locked.
+    pub(crate) fn work_locked(&self) -> usize {
+        self.work_locked.load(Ordering::SeqCst)
     }
 
     pub(crate) fn count(&self, operation: &str) -> usize {
@@ -153,7 +165,9 @@ impl StoreLayer for TamperingStore {
         if let Some(item) = self.stray.lock().unwrap().take() {
             return Ok(vec![FetchedWork::new(item, STRAY_TOKEN.to_owned(), fetch.lock_timeout, 1)]);
         }
-        self.around("fetch_work", self.inner.fetch_work(fetch)).await
+        let work = self.around("fetch_work", self.inner.fetch_work(fetch)).await?;
+        self.work_locked.fetch_add(work.len(), Ordering::SeqCst);
+        Ok(work)
     }
 
     async fn settle_work(&self, settlement: &Settlement) -> Result<(), ProviderError> {
@@ -163,6 +177,9 @@ impl StoreLayer for TamperingStore {
                 return self.ask("settle_stray");
             }
             SettlementKind::Abandon { .. } => "settle_work/abandon",
+            SettlementKind::End {
+                completion: Some(NewMessage { item: WorkItem::ActivityCompleted { result, .. }, .. }),
+            } if result.len() > LARGE_RESULT => "settle_work/large",
             _ => "settle_work/end",
         };
         self.around(operation, self.inner.settle_work(settlement)).await

@@ -14,6 +14,8 @@ on_every_store!(
     a_zero_timer_takes_a_round_trip,
     the_fire_time_is_the_providers_time_plus_the_delay_in_whole_milliseconds,
     timers_fire_in_the_order_of_their_times,
+    timers_due_during_an_outage_fire_in_the_order_of_their_times,
+    an_answer_in_time_beats_its_deadline_after_an_outage,
     a_timer_of_the_longest_delay_does_not_affect_other_instances,
 );
 
@@ -38,7 +40,22 @@ fn orchestrations() -> OrchestrationRegistry {
             }
             .to_owned())
         })
+        .register("Deadline", |ctx: OrchestrationContext, _: String| async move {
+            let (deadline, answer) = (ctx.schedule_timer(HOUR), ctx.schedule_wait("answer"));
+            Ok(match ctx.select2(deadline, answer).await {
+                Either2::First(()) => "too late".to_owned(),
+                Either2::Second(answer) => answer,
+            })
+        })
         .build()
+}
+
+/// Runs the first turn of an instance; then there is an outage until the node is started again.
+async fn before_the_outage(store: &TestStore, orchestration: &str) {
+    let node = node_on(store).await;
+    node.client.start_orchestration("i", orchestration, "").await.unwrap();
+    node.committed("i").await;
+    node.runtime.shutdown(None).await;
 }
 
 async fn node_on(store: &TestStore) -> NodeUnderTest {
@@ -109,6 +126,29 @@ async fn timers_fire_in_the_order_of_their_times(store: TestStore) {
     node.committed("i").await;
     clock.advance(HOUR);
     assert_eq!(node.output_of("i").await, "early");
+    node.runtime.shutdown(None).await;
+}
+
+async fn timers_due_during_an_outage_fire_in_the_order_of_their_times(store: TestStore) {
+    let (store, clock) = store.with_manual_clock().await;
+    before_the_outage(&store, "TwoTimers").await;
+    clock.advance(3 * HOUR);
+    let store = store.reopened().await;
+    let node = node_on(&store).await;
+    assert_eq!(node.output_of("i").await, "early");
+    node.runtime.shutdown(None).await;
+}
+
+async fn an_answer_in_time_beats_its_deadline_after_an_outage(store: TestStore) {
+    let (store, clock) = store.with_manual_clock().await;
+    before_the_outage(&store, "Deadline").await;
+    let client = everturn::Client::new(store.provider());
+    client.raise_event("i", "answer", "in time").await.unwrap();
+    drop(client);
+    clock.advance(2 * HOUR);
+    let store = store.reopened().await;
+    let node = node_on(&store).await;
+    assert_eq!(node.output_of("i").await, "in time");
     node.runtime.shutdown(None).await;
 }
 

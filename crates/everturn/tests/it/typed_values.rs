@@ -85,7 +85,9 @@ async fn a_result_that_does_not_decode_is_an_error_of_the_call() {
     let (runtime, client) = running().await;
     client.start_orchestration("i", "misread", "").await.unwrap();
     let outcome = client.wait_for_orchestration_typed::<String>("i", MINUTE).await.unwrap().unwrap();
-    assert!(outcome.starts_with("error: invalid type: string \"NO NUMBER\""), "{outcome}");
+    let expected =
+        "error: decoding the result of activity shout: invalid type: string \"NO NUMBER\", expected u32";
+    assert_eq!(outcome, expected);
     runtime.shutdown(None).await;
 }
 
@@ -94,6 +96,8 @@ async fn an_input_that_does_not_decode_fails_the_orchestration() {
     let (runtime, client) = running().await;
     client.start_orchestration("i", "double_order", "no order").await.unwrap();
     let outcome = client.wait_for_orchestration_typed::<Order>("i", MINUTE).await.unwrap();
-    assert!(outcome.unwrap_err().starts_with("invalid type: string \"no order\""));
+    let error = outcome.unwrap_err();
+    let expected = "decoding the input of orchestration double_order: invalid type: string \"no order\"";
+    assert!(error.starts_with(expected), "{error}");
     runtime.shutdown(None).await;
 }

@@ -1,15 +1,16 @@
 //! Releasing the lock of an instance without a commit.
 
-use super::tables::{Moment, Tables};
+use super::tables::{Delay, Moment, Tables};
 use crate::error::ProviderError;
 use crate::store::TurnAbandon;
 
 impl Tables {
-    /// Releases the lock; exactly the rows that the fetch took become visible again, now or later.
+    /// Releases the lock; the instance can be fetched again now, or after a delay with everything that came meanwhile.
     pub fn abandon_turn(&mut self, now: Moment, abandon: &TurnAbandon) -> Result<(), ProviderError> {
-        let TurnAbandon { lock_token, delay, ignore_attempt } = abandon;
+        let TurnAbandon { lock_token, delay, ignore_attempt, missing_handler } = abandon;
         let instance = self.instance_locked_by("abandon_turn", lock_token, now)?;
-        self.release_instance(&instance, lock_token, now.visible_after(*delay), *ignore_attempt);
+        let delay = now.delay(*delay, missing_handler.as_ref());
+        self.release_instance(&instance, lock_token, delay, *ignore_attempt);
         Ok(())
     }
 
@@ -18,16 +19,16 @@ impl Tables {
         &mut self,
         instance: &str,
         lock_token: &str,
-        visible_at_ms: u64,
+        delay: Option<Delay>,
         ignore_attempt: bool,
     ) {
         self.instance_locks.remove(instance);
+        self.instance_delays.extend(delay.map(|delay| (instance.to_owned(), delay)));
         for message in self.orchestrator_queue.values_mut() {
             if message.tagged_by.as_deref() != Some(lock_token) {
                 continue;
             }
             message.tagged_by = None;
-            message.visible_at_ms = visible_at_ms;
             if ignore_attempt {
                 message.attempt_count = message.attempt_count.saturating_sub(1);
             }

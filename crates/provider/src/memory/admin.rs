@@ -3,10 +3,10 @@
 use std::cmp::Reverse;
 
 use async_trait::async_trait;
-use everturn_core::{Event, ExecutionStatus};
+use everturn_core::{Event, ExecutionStatus, WorkItem};
 
 use super::MemoryProvider;
-use super::tables::{Instance, Lock, Message, Moment, TableExecution, Tables};
+use super::tables::{Instance, Lock, Message, Moment, Stored, TableExecution, Tables};
 use crate::error::ProviderError;
 use crate::management::{
     DeleteInstanceResult, ExecutionInfo, InstanceFilter, InstanceInfo, ProviderAdmin, PruneOptions,
@@ -195,7 +195,7 @@ impl Tables {
         }
     }
 
-    /// How many rows are not locked.
+    /// How many rows are not locked. Timers that nothing waits for are not counted.
     pub fn get_queue_depths(&self, now: Moment) -> QueueDepths {
         let is_taken = |message: &Message| {
             let lock = self.instance_locks.get(&message.instance).filter(|lock| lock.is_held(now));
@@ -203,10 +203,26 @@ impl Tables {
         };
         let is_locked = |lock: &Option<Lock>| lock.as_ref().is_some_and(|lock| lock.is_held(now));
         QueueDepths {
-            orchestrator_queue: self.orchestrator_queue.values().filter(|message| !is_taken(message)).count(),
+            orchestrator_queue: self
+                .orchestrator_queue
+                .values()
+                .filter(|message| !is_taken(message) && !self.is_idle_timer(message, now))
+                .count(),
             worker_queue: self.worker_queue.values().filter(|activity| !is_locked(&activity.lock)).count(),
             timer_queue: 0,
         }
+    }
+
+    /// Whether the message is a timer that is not due, of an execution that has ended.
+    fn is_idle_timer(&self, message: &Message, now: Moment) -> bool {
+        let Stored::Good(WorkItem::TimerFired { instance, execution_id, .. }) = &message.item else {
+            return false;
+        };
+        let is_replaced =
+            self.instances.get(instance).is_some_and(|row| row.current_execution_id > *execution_id);
+        let execution = self.execution(instance, *execution_id);
+        let has_ended = execution.is_some_and(|execution| execution.status != ExecutionStatus::Running);
+        !message.is_visible(now) && (is_replaced || has_ended)
     }
 
     /// Direct children, by id.

@@ -38,12 +38,12 @@ impl Tables {
         for cancelled in &commit.cancelled_activities {
             self.worker_queue.retain(|_, activity| activity.identity.as_ref() != Some(cancelled));
         }
-        for NewMessage { item, delay } in commit.orchestrator_items {
+        for NewMessage { item, delay, notes } in commit.orchestrator_items {
             let visible_at_ms = match &item {
                 WorkItem::TimerFired { fire_at_ms, .. } => now.visible_from(*fire_at_ms),
                 _ => now.visible_after(delay),
             };
-            self.push_message(item, visible_at_ms);
+            self.push_message(now, item, notes, visible_at_ms);
         }
         self.changes.check_ins.extend(commit.check_in);
         // Messages that came under the lock can be fetched now.

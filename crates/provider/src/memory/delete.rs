@@ -43,6 +43,7 @@ impl Tables {
         result.events_deleted +=
             executions.values().map(|execution| execution.events.len() as u64).sum::<u64>();
         self.instance_locks.remove(id);
+        self.instance_delays.remove(id);
         self.kv.remove(id);
         self.custom_statuses.remove(id);
         self.stamps.remove(id);

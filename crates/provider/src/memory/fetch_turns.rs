@@ -8,7 +8,7 @@ use everturn_core::{EventKind, INITIAL_EXECUTION_ID, WorkItem};
 use super::kv::KvStore;
 use super::parked::LOOK_AT_LEAST_EVERY;
 use super::tables::{Lock, Message, Moment, Stored, TableExecution, Tables, VISIBLE};
-use crate::store::{FetchedTurn, TurnFetch};
+use crate::store::{FetchedTurn, HandlerView, MessageNotes, TurnFetch};
 use crate::types::{DispatcherCapabilityFilter, OrchestrationItem};
 
 /// Stands in for a name or version that is not stored anywhere.
@@ -37,6 +37,8 @@ enum Deliverability {
 #[derive(Default)]
 struct TaggedMessages {
     messages: Vec<WorkItem>,
+    /// Their notes, one each.
+    notes: Vec<MessageNotes>,
     /// Why one of them cannot be read.
     damage: Option<String>,
     /// How often the most fetched of them was fetched.
@@ -59,10 +61,12 @@ impl Tables {
         for message in self.orchestrator_queue.values_mut().filter(|message| message.is_visible(now)) {
             message.visible_at_ms = VISIBLE;
         }
+        // So it is with a delay that is over.
+        self.instance_delays.retain(|_, delay| !delay.is_over(now));
         for row_id in self.orphans(now) {
             self.orchestrator_queue.remove(&row_id);
         }
-        let picked = self.pick_instances(now, filter, fetch.turns_max);
+        let picked = self.pick_instances(now, fetch);
         // Parked fetches do not know of a lock that ends before they look again.
         self.changes.orchestrator_queue |= !picked.is_empty() && fetch.lock_timeout < LOOK_AT_LEAST_EVERY;
         let turns = picked
@@ -82,7 +86,9 @@ impl Tables {
     ) -> FetchedTurn {
         let lock = Lock::new(token.clone(), now, fetch.lock_timeout);
         self.instance_locks.insert(instance.clone(), lock);
-        let TaggedMessages { messages, damage, attempt_count } = self.tag_messages(&instance, now, &token);
+        self.instance_delays.remove(&instance);
+        let TaggedMessages { messages, notes, damage, attempt_count } =
+            self.tag_messages(&instance, now, &token);
         let stamp =
             self.stamps.get(&instance).copied().filter(|_| {
                 identity.has_history && self.execution(&instance, identity.execution_id).is_some()
@@ -96,6 +102,7 @@ impl Tables {
             None => self.read_item(identity, instance, messages, damage),
         };
         let mut turn = FetchedTurn::new(item, token, fetch.lock_timeout, attempt_count);
+        turn.notes = notes;
         turn.warm = lent;
         turn.stamp = stamp;
         turn
@@ -123,20 +130,21 @@ impl Tables {
     }
 
     /// The instances that may be delivered, those with the oldest messages first.
-    fn pick_instances(
-        &self,
-        now: Moment,
-        filter: Option<&DispatcherCapabilityFilter>,
-        instances_max: usize,
-    ) -> Vec<(String, Identity)> {
+    fn pick_instances(&self, now: Moment, fetch: &TurnFetch) -> Vec<(String, Identity)> {
         let instances = self.instances_with_messages(now).into_iter();
-        let deliverable = instances.filter(|instance| self.is_compatible(instance, filter)).filter_map(
-            |instance| match self.deliverability(instance, now) {
+        let deliverable = instances
+            .filter(|instance| !self.is_delayed(instance, now, fetch.handlers.as_deref()))
+            .filter(|instance| self.is_compatible(instance, fetch.filter.as_ref()))
+            .filter_map(|instance| match self.deliverability(instance, now) {
                 Deliverability::Deliverable(identity) => Some((instance.to_owned(), identity)),
                 Deliverability::Orphans(_) | Deliverability::TooEarly => None,
-            },
-        );
-        deliverable.take(instances_max).collect()
+            });
+        deliverable.take(fetch.turns_max).collect()
+    }
+
+    /// Whether a fetch with these handlers must wait for the instance.
+    pub(crate) fn is_delayed(&self, instance: &str, now: Moment, handlers: Option<&dyn HandlerView>) -> bool {
+        self.instance_delays.get(instance).is_some_and(|delay| delay.holds(now, handlers))
     }
 
     /// The rows of queue messages that no instance will ever take.
@@ -188,8 +196,7 @@ impl Tables {
         if let Some((name, version)) = first.and_then(TableExecution::started_as) {
             return Deliverability::Deliverable(Identity::first_execution(name, version, true));
         }
-        let queued: Vec<(&u64, &Message)> =
-            self.orchestrator_queue.iter().filter(|(_, message)| message.instance == instance).collect();
+        let queued = self.messages_of(instance);
         let visible = || queued.iter().filter(|(_, message)| message.is_visible(now));
 
         let is_damaged = first.is_some_and(|execution| execution.history().is_err())
@@ -202,23 +209,35 @@ impl Tables {
         }
         let has_start = queued.iter().any(|(_, message)| message.is_start);
         if !has_start && visible().all(|(_, message)| message.is_queue_message) {
-            return Deliverability::Orphans(visible().map(|(row_id, _)| **row_id).collect());
+            return Deliverability::Orphans(visible().map(|(row_id, _)| *row_id).collect());
         }
         Deliverability::TooEarly
     }
 
+    /// The rows of an instance in the order of their arrival.
+    fn messages_of(&self, instance: &str) -> Vec<(u64, &Message)> {
+        let rows = self.orchestrator_queue.iter().filter(|(_, message)| message.instance == instance);
+        let mut rows: Vec<(u64, &Message)> = rows.map(|(row_id, message)| (*row_id, message)).collect();
+        // The table is ordered by row, and the sort keeps the order of equals.
+        rows.sort_by_key(|(_, message)| message.arrived_at_ms);
+        rows
+    }
+
     /// Tags all visible messages of an instance with the token that now holds them.
     fn tag_messages(&mut self, instance: &str, now: Moment, token: &str) -> TaggedMessages {
+        let visible = self.messages_of(instance).into_iter().filter(|(_, message)| message.is_visible(now));
+        let visible: Vec<u64> = visible.map(|(row_id, _)| row_id).collect();
         let mut tagged = TaggedMessages::default();
-        for (row_id, message) in &mut self.orchestrator_queue {
-            if message.instance != instance || !message.is_visible(now) {
-                continue;
-            }
+        for row_id in visible {
+            let Some(message) = self.orchestrator_queue.get_mut(&row_id) else { continue };
             message.tagged_by = Some(token.to_owned());
             message.attempt_count = message.attempt_count.saturating_add(1);
             tagged.attempt_count = tagged.attempt_count.max(message.attempt_count);
             match &message.item {
-                Stored::Good(item) => tagged.messages.push(item.clone()),
+                Stored::Good(item) => {
+                    tagged.messages.push(item.clone());
+                    tagged.notes.push(message.notes.clone());
+                }
                 Stored::Damaged(text) => {
                     tagged.damage = Some(format!("message {row_id} of {instance} cannot be read: {text}"));
                 }
@@ -231,7 +250,8 @@ impl Tables {
     pub fn next_turn_wake(&self, now: Moment) -> Option<Duration> {
         let delays = self.orchestrator_queue.values().map(|message| now.until_wall(message.visible_at_ms));
         let locks = self.instance_locks.values().map(|lock| now.until(lock.held_until));
-        delays.chain(locks).filter(|wait| !wait.is_zero()).min()
+        let instance_delays = self.instance_delays.values().map(|delay| now.until_wall(delay.until_ms));
+        delays.chain(instance_delays).chain(locks).filter(|wait| !wait.is_zero()).min()
     }
 }
 

@@ -7,8 +7,15 @@ use everturn_core::{ErrorDetails, WorkItem};
 
 use super::parked::LOOK_AT_LEAST_EVERY;
 use super::tables::{Activity, Instance, Lock, Moment, Session, Stored, Tables, VISIBLE};
-use crate::store::{FetchedWork, WorkFetch};
+use crate::store::{FetchedWork, HandlerView, MessageNotes, SessionPlace, WorkFetch};
 use crate::types::{ScheduledActivityIdentifier, SessionFetchConfig};
+
+/// An activity that a worker may take, and the place for its session.
+struct PickedActivity {
+    row_id: u64,
+    item: WorkItem,
+    session_place: Option<SessionPlace>,
+}
 
 impl Tables {
     /// Locks up to `work_max` activities that this worker may take, the oldest first, and claims their sessions.
@@ -18,19 +25,19 @@ impl Tables {
         fetch: &WorkFetch,
         fresh_token: impl Fn() -> String,
     ) -> Vec<FetchedWork> {
-        // An activity that has become visible stays visible, even if the clock is set back.
-        for activity in
-            self.worker_queue.values_mut().filter(|activity| activity.visible_at_ms <= now.wall_ms)
-        {
-            activity.visible_at_ms = VISIBLE;
+        // A delay that is over does not begin again, even if the clock is set back.
+        let is_over =
+            |activity: &&mut Activity| activity.delay.as_ref().is_some_and(|delay| delay.is_over(now));
+        for activity in self.worker_queue.values_mut().filter(is_over) {
+            activity.delay = None;
         }
         let mut work = Vec::new();
         let mut last_row_id = 0;
         while work.len() < fetch.work_max
-            && let Some((row_id, item)) = self.pick_activity(now, fetch, last_row_id)
+            && let Some(picked) = self.pick_activity(now, fetch, last_row_id)
         {
-            last_row_id = row_id;
-            work.extend(self.lock_activity(now, row_id, item, fetch, fresh_token()));
+            last_row_id = picked.row_id;
+            work.extend(self.lock_activity(now, picked, fetch, fresh_token()));
         }
         // Parked fetches do not know of a lock or lease that ends before they look again.
         let lease = fetch.session.as_ref().map_or(fetch.lock_timeout, |session| session.lock_timeout);
@@ -42,13 +49,14 @@ impl Tables {
     fn lock_activity(
         &mut self,
         now: Moment,
-        row_id: u64,
-        item: WorkItem,
+        picked: PickedActivity,
         fetch: &WorkFetch,
         token: String,
     ) -> Option<FetchedWork> {
+        let PickedActivity { row_id, item, session_place } = picked;
         let activity = self.worker_queue.get_mut(&row_id)?;
         activity.lock = Some(Lock::new(token.clone(), now, fetch.lock_timeout));
+        activity.delay = None;
         activity.attempt_count = activity.attempt_count.saturating_add(1);
         let attempt_count = activity.attempt_count;
         if let (Some(session_id), Some(config)) = (activity.session_id.clone(), &fetch.session) {
@@ -62,32 +70,48 @@ impl Tables {
         let orchestration = self.instances.get(item.instance()).map(Instance::orchestration);
         let mut work = FetchedWork::new(item, token, fetch.lock_timeout, attempt_count);
         work.orchestration = orchestration;
+        work.session_place = session_place;
         Some(work)
     }
 
     /// The oldest activity behind `last_row_id` that this worker may take. Damaged rows on the way are answered with a
     /// failure.
-    fn pick_activity(&mut self, now: Moment, fetch: &WorkFetch, last_row_id: u64) -> Option<(u64, WorkItem)> {
+    fn pick_activity(
+        &mut self,
+        now: Moment,
+        fetch: &WorkFetch,
+        mut last_row_id: u64,
+    ) -> Option<PickedActivity> {
         loop {
             let behind = (Bound::Excluded(last_row_id), Bound::Unbounded);
             let (row_id, activity) = self.worker_queue.range(behind).find(|(_, activity)| {
-                activity.is_free(now)
+                activity.is_free(now, fetch.handlers.as_deref())
                     && fetch.tags.matches(activity.tag.as_deref())
                     && self.may_take_session(activity.session_id.as_deref(), fetch.session.as_ref(), now)
             })?;
             let row_id = *row_id;
+            last_row_id = row_id;
             let damage = match &activity.item {
-                Stored::Good(item) => return Some((row_id, item.clone())),
+                Stored::Good(item) => {
+                    let session_place = match (&activity.session_id, &fetch.session_places) {
+                        (Some(session_id), Some(places)) => match places.reserve(session_id) {
+                            Some(place) => Some(place),
+                            None => continue,
+                        },
+                        _ => None,
+                    };
+                    return Some(PickedActivity { row_id, item: item.clone(), session_place });
+                }
                 Stored::Damaged(damage) => damage.clone(),
             };
             let activity = self.worker_queue.remove(&row_id)?;
-            self.answer_damaged(row_id, activity, &damage);
+            self.answer_damaged(now, row_id, activity, &damage);
         }
     }
 
     /// Sends the instance a failure of its activity. A row that does not even say which instance it belongs to becomes a
     /// dead letter.
-    fn answer_damaged(&mut self, row_id: u64, activity: Activity, damage: &str) {
+    fn answer_damaged(&mut self, now: Moment, row_id: u64, activity: Activity, damage: &str) {
         let Some(ScheduledActivityIdentifier { instance, execution_id, activity_id }) = activity.identity
         else {
             tracing::error!(
@@ -95,7 +119,7 @@ impl Tables {
                 damage,
                 "dead-lettered an activity: neither it nor the instance that scheduled it can be read"
             );
-            self.dead_letters.push(activity);
+            self.dead_letters.push(activity.item);
             return;
         };
         let details = ErrorDetails::Infrastructure {
@@ -103,10 +127,8 @@ impl Tables {
             message: format!("activity {activity_id} cannot be read: {damage}"),
             retryable: false,
         };
-        self.push_message(
-            WorkItem::ActivityFailed { instance, execution_id, id: activity_id, details },
-            VISIBLE,
-        );
+        let failed = WorkItem::ActivityFailed { instance, execution_id, id: activity_id, details };
+        self.push_message(now, failed, MessageNotes::default(), VISIBLE);
     }
 
     /// Whether a worker may take activities of this session: it owns the session, or the session has no owner.
@@ -125,7 +147,8 @@ impl Tables {
 
     /// How long until a fetch of work may find something that it does not find now.
     pub fn next_work_wake(&self, now: Moment) -> Option<Duration> {
-        let delays = self.worker_queue.values().map(|activity| now.until_wall(activity.visible_at_ms));
+        let delays = self.worker_queue.values().filter_map(|activity| activity.delay.as_ref());
+        let delays = delays.map(|delay| now.until_wall(delay.until_ms));
         let locks = self.worker_queue.values().filter_map(|activity| activity.lock.as_ref());
         let locks = locks.map(|lock| now.until(lock.held_until));
         let leases = self.sessions.values().map(|session| now.until(session.leased_until));
@@ -134,8 +157,9 @@ impl Tables {
 }
 
 impl Activity {
-    /// Visible and not locked.
-    pub(crate) fn is_free(&self, now: Moment) -> bool {
-        self.visible_at_ms <= now.wall_ms && !self.lock.as_ref().is_some_and(|lock| lock.is_held(now))
+    /// Neither locked nor delayed for a fetch with these handlers.
+    pub(crate) fn is_free(&self, now: Moment, handlers: Option<&dyn HandlerView>) -> bool {
+        let is_delayed = self.delay.as_ref().is_some_and(|delay| delay.holds(now, handlers));
+        !is_delayed && !self.lock.as_ref().is_some_and(|lock| lock.is_held(now))
     }
 }

@@ -29,7 +29,7 @@ use everturn_core::limits::DEFAULT_PAYLOAD_BYTES_MAX;
 use tokio::sync::Notify;
 
 use crate::clock::{Clock, SystemClock};
-use crate::store::Stamp;
+use crate::store::{Stamp, StoreIdentity};
 use tables::{Changes, Moment, Tables};
 use watches::Watches;
 
@@ -47,6 +47,7 @@ use watches::Watches;
 /// ```
 #[derive(Debug)]
 pub struct MemoryProvider {
+    identity: StoreIdentity,
     clock: Arc<dyn Clock>,
     payload_bytes_max: usize,
     tables: Mutex<Tables>,
@@ -64,6 +65,7 @@ impl MemoryProvider {
     /// An empty store that goes by this clock, and draws its tokens and stamps from it.
     pub fn with_clock(clock: Arc<dyn Clock>) -> Self {
         Self {
+            identity: StoreIdentity::unique(),
             clock,
             payload_bytes_max: DEFAULT_PAYLOAD_BYTES_MAX,
             tables: Mutex::default(),

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::parked::LOOK_AT_LEAST_EVERY;
 use super::tables::{Moment, Tables};
 use crate::error::ProviderError;
 use crate::store::{LockKind, LockRenewal, Renewal, Renewed, SessionRenewal};
@@ -17,7 +18,21 @@ impl Tables {
         });
         let locks = locks.collect();
         let sessions = renewal.sessions.as_ref().map_or(0, |sessions| self.renew_sessions(now, sessions));
+        self.note_short_ends(renewal);
         Renewed::new(locks, sessions)
+    }
+
+    /// Parked fetches do not know of a lock or lease that ends before they look again: a renewal may also shorten it.
+    fn note_short_ends(&mut self, renewal: &Renewal) {
+        for LockRenewal { kind, extend_for, .. } in &renewal.locks {
+            let is_short = *extend_for < LOOK_AT_LEAST_EVERY;
+            match kind {
+                LockKind::Orchestration => self.changes.orchestrator_queue |= is_short,
+                LockKind::WorkItem => self.changes.worker_queue |= is_short,
+            }
+        }
+        let lease = renewal.sessions.as_ref().map(|sessions| sessions.extend_for);
+        self.changes.worker_queue |= lease.is_some_and(|lease| lease < LOOK_AT_LEAST_EVERY);
     }
 
     fn renew_instance_lock(

@@ -2,7 +2,7 @@
 
 use everturn_core::{WorkItem, kind_of};
 
-use super::tables::{Moment, Tables};
+use super::tables::{Delay, Moment, Tables};
 use crate::error::ProviderError;
 use crate::store::{NewMessage, Settlement, SettlementKind};
 
@@ -14,8 +14,9 @@ impl Tables {
         let row_id = self.activity_locked_by(OPERATION, &settlement.lock_token, now)?;
         match &settlement.kind {
             SettlementKind::End { completion } => self.end_activity(now, row_id, completion.as_ref()),
-            SettlementKind::Abandon { delay, ignore_attempt } => {
-                self.release_activity(row_id, now.visible_after(*delay), *ignore_attempt);
+            SettlementKind::Abandon { delay, ignore_attempt, missing_handler } => {
+                let delay = now.delay(*delay, missing_handler.as_ref());
+                self.release_activity(row_id, delay, *ignore_attempt);
                 Ok(())
             }
         }
@@ -36,17 +37,17 @@ impl Tables {
         }
         self.touch_session(row_id, now);
         self.worker_queue.remove(&row_id);
-        if let Some(NewMessage { item, delay }) = completion {
-            self.push_message(item.clone(), now.visible_after(*delay));
+        if let Some(NewMessage { item, delay, notes }) = completion {
+            self.push_message(now, item.clone(), notes.clone(), now.visible_after(*delay));
         }
         Ok(())
     }
 
     /// Clears the lock, whether or not it has expired. The row keeps its tag and session.
-    pub(crate) fn release_activity(&mut self, row_id: u64, visible_at_ms: u64, ignore_attempt: bool) {
+    pub(crate) fn release_activity(&mut self, row_id: u64, delay: Option<Delay>, ignore_attempt: bool) {
         if let Some(activity) = self.worker_queue.get_mut(&row_id) {
             activity.lock = None;
-            activity.visible_at_ms = visible_at_ms;
+            activity.delay = delay;
             if ignore_attempt {
                 activity.attempt_count = activity.attempt_count.saturating_sub(1);
             }

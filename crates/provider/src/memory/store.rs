@@ -11,8 +11,8 @@ use crate::error::ProviderError;
 use crate::management::ProviderAdmin;
 use crate::store::{
     CustomStatus, ExecutionRead, Feature, FetchedTurn, FetchedWork, OrchestrationName, RawWrites, Receipt,
-    Renewal, Renewed, Settlement, Store, StoreLimits, StoredExecution, Submission, Sweep, Swept, TurnAbandon,
-    TurnCommit, TurnFetch, WorkFetch,
+    Renewal, Renewed, Settlement, Store, StoreIdentity, StoreLimits, StoredExecution, Submission, Sweep,
+    Swept, TurnAbandon, TurnCommit, TurnFetch, WorkFetch,
 };
 use crate::watch::InstanceWatch;
 
@@ -26,9 +26,20 @@ impl Store for MemoryProvider {
         env!("CARGO_PKG_VERSION")
     }
 
+    fn identity(&self) -> Option<StoreIdentity> {
+        Some(self.identity.clone())
+    }
+
     fn supports(&self, feature: Feature) -> bool {
         match feature {
-            Feature::WarmInstances => true,
+            Feature::WarmInstances
+            | Feature::StartReceipts
+            | Feature::MessageNotes
+            | Feature::DeadLetters
+            | Feature::SessionPlaces
+            | Feature::HandlerLookup => true,
+            // Nothing is late here; a wrapper that answers late knows what it promises.
+            Feature::LateRenewals => false,
         }
     }
 
@@ -72,9 +83,8 @@ impl Store for MemoryProvider {
         self.run(|tables, now| tables.submit(now, submission))
     }
 
-    /// Sessions end with their leases here, however long they were idle.
-    async fn sweep(&self, _sweep: &Sweep) -> Result<Swept, ProviderError> {
-        Ok(self.run(|tables, now| tables.sweep(now)))
+    async fn sweep(&self, sweep: &Sweep) -> Result<Swept, ProviderError> {
+        Ok(self.run(|tables, now| tables.sweep(now, sweep)))
     }
 
     async fn read_status(&self, instance: &str) -> Result<OrchestrationStatus, ProviderError> {

@@ -12,7 +12,9 @@ use semver::Version;
 
 use super::kv::KvStore;
 use crate::error::ProviderError;
-use crate::store::{CheckIn, CustomStatus, OrchestrationName, Stamp};
+use crate::store::{
+    CheckIn, CustomStatus, HandlerKey, HandlerView, MessageNotes, OrchestrationName, Receipt, Stamp,
+};
 use crate::types::ScheduledActivityIdentifier;
 
 /// All tables, and what the last verb changed.
@@ -21,6 +23,8 @@ pub struct Tables {
     pub(crate) instances: BTreeMap<String, Instance>,
     pub(crate) executions: BTreeMap<String, BTreeMap<u64, TableExecution>>,
     pub(crate) instance_locks: BTreeMap<String, Lock>,
+    /// Instances that were given back with a delay.
+    pub(crate) instance_delays: BTreeMap<String, Delay>,
     pub(crate) orchestrator_queue: BTreeMap<u64, Message>,
     pub(crate) worker_queue: BTreeMap<u64, Activity>,
     pub(crate) sessions: BTreeMap<String, Session>,
@@ -29,8 +33,9 @@ pub struct Tables {
     pub(crate) stamps: BTreeMap<String, Stamp>,
     /// Kept apart from the instances: a turn may set a status before any turn names the orchestration.
     pub(crate) custom_statuses: BTreeMap<String, CustomStatus>,
-    /// Activities of which nothing can be read, not even the instance that scheduled them.
-    pub(crate) dead_letters: Vec<Activity>,
+    /// Activities of which nothing can be read, not even the instance that scheduled them, and messages that waited too
+    /// long for the start of their instance.
+    pub(crate) dead_letters: Vec<Stored<WorkItem>>,
     pub(crate) changes: Changes,
     pub(crate) last_row_id: u64,
 }
@@ -109,13 +114,25 @@ pub(crate) struct Lock {
     pub(crate) held_until: Duration,
 }
 
-/// A row of the orchestrator queue.
+/// Work that was given back and waits. The next fetch of it ends the delay.
+#[derive(Debug, Clone)]
+pub(crate) struct Delay {
+    pub(crate) until_ms: u64,
+    /// A fetch with this handler need not wait.
+    pub(crate) missing_handler: Option<HandlerKey>,
+}
+
+/// A row of the orchestrator queue. The messages of an instance come in the order of their arrival, those with one arrival
+/// in the order of their rows.
 #[derive(Debug, Clone)]
 pub(crate) struct Message {
     pub(crate) instance: String,
     pub(crate) is_start: bool,
     pub(crate) is_queue_message: bool,
     pub(crate) item: Stored<WorkItem>,
+    pub(crate) notes: MessageNotes,
+    /// When it was sent, or when it is due if it is a timer. Never changes.
+    pub(crate) arrived_at_ms: u64,
     pub(crate) visible_at_ms: u64,
     pub(crate) attempt_count: u32,
     /// The token of the fetch that last took this row.
@@ -130,7 +147,7 @@ pub(crate) struct Activity {
     pub(crate) session_id: Option<String>,
     pub(crate) tag: Option<String>,
     pub(crate) item: Stored<WorkItem>,
-    pub(crate) visible_at_ms: u64,
+    pub(crate) delay: Option<Delay>,
     pub(crate) attempt_count: u32,
     pub(crate) lock: Option<Lock>,
 }
@@ -154,8 +171,21 @@ impl Tables {
         self.executions.get(instance)?.get(&execution_id)
     }
 
-    /// Puts a message behind all others in the orchestrator queue.
-    pub(crate) fn push_message(&mut self, item: WorkItem, visible_at_ms: u64) {
+    /// Puts a message into the orchestrator queue.
+    ///
+    /// A cancellation is kept only if its instance exists or is about to start.
+    pub(crate) fn push_message(
+        &mut self,
+        now: Moment,
+        item: WorkItem,
+        notes: MessageNotes,
+        visible_at_ms: u64,
+    ) -> Receipt {
+        let receipt = self.receipt_of(&item);
+        if receipt == Receipt::Dropped {
+            return receipt;
+        }
+        let arrived_at_ms = self.arrival(now, &item);
         let row_id = self.next_row_id();
         self.orchestrator_queue.insert(
             row_id,
@@ -164,12 +194,26 @@ impl Tables {
                 is_start: item.is_start(),
                 is_queue_message: matches!(item, WorkItem::QueueMessage { .. }),
                 item: Stored::Good(item),
+                notes,
+                arrived_at_ms,
                 visible_at_ms,
                 attempt_count: 0,
                 tagged_by: None,
             },
         );
         self.changes.orchestrator_queue = true;
+        receipt
+    }
+
+    /// When a message arrives: a timer at its fire time, any other one now, but not before a message that is visible.
+    fn arrival(&self, now: Moment, item: &WorkItem) -> u64 {
+        if let WorkItem::TimerFired { fire_at_ms, .. } = item {
+            return *fire_at_ms;
+        }
+        // Only a clock that was set back lets a visible message be later than now.
+        let later = self.orchestrator_queue.values().filter(|message| message.arrived_at_ms > now.wall_ms);
+        let visible = later.filter(|message| message.instance == item.instance() && message.is_visible(now));
+        visible.map(|message| message.arrived_at_ms).fold(now.wall_ms, u64::max)
     }
 
     /// Puts an activity behind all others in the worker queue. Anything else is ignored: callers check first.
@@ -186,7 +230,7 @@ impl Tables {
             session_id: session_id.clone(),
             tag: tag.clone(),
             item: Stored::Good(item),
-            visible_at_ms: VISIBLE,
+            delay: None,
             attempt_count: 0,
             lock: None,
         };
@@ -258,6 +302,18 @@ impl Lock {
     }
 }
 
+impl Delay {
+    /// Whether a fetch with these handlers must wait. A fetch that does not say what it has is let through.
+    pub(crate) fn holds(&self, now: Moment, handlers: Option<&dyn HandlerView>) -> bool {
+        let is_handled = |missing| handlers.is_none_or(|handlers| handlers.has(missing));
+        !self.is_over(now) && !self.missing_handler.as_ref().is_some_and(is_handled)
+    }
+
+    pub(crate) fn is_over(&self, now: Moment) -> bool {
+        self.until_ms <= now.wall_ms
+    }
+}
+
 impl Message {
     pub(crate) fn is_visible(&self, now: Moment) -> bool {
         self.visible_at_ms <= now.wall_ms
@@ -281,6 +337,16 @@ impl Moment {
     pub(crate) fn visible_after(self, delay: Option<Duration>) -> u64 {
         let delay_ms = delay.unwrap_or_default().as_nanos().div_ceil(1_000_000);
         self.visible_from(self.wall_ms.saturating_add(u64::try_from(delay_ms).unwrap_or(u64::MAX)))
+    }
+
+    /// The delay of work that is given back; `None` if it need not wait.
+    pub(crate) fn delay(
+        self,
+        delay: Option<Duration>,
+        missing_handler: Option<&HandlerKey>,
+    ) -> Option<Delay> {
+        let delay = Delay { until_ms: self.visible_after(delay), missing_handler: missing_handler.cloned() };
+        Some(delay).filter(|delay| !delay.is_over(self))
     }
 
     /// The wall time at which a row that is due then becomes visible.

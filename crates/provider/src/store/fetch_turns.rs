@@ -4,6 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::handlers::HandlerView;
+use super::messages::MessageNotes;
 use super::warm::{LentInstance, Stamp, WarmView};
 use crate::types::{DispatcherCapabilityFilter, OrchestrationItem};
 
@@ -29,12 +31,15 @@ pub struct TurnFetch {
     pub filter: Option<DispatcherCapabilityFilter>,
     /// The instances the caller keeps in memory. Needs [`Feature::WarmInstances`](super::Feature::WarmInstances).
     pub warm: Option<Arc<dyn WarmView>>,
+    /// The handlers the caller has; `None` to be offered everything that is not delayed for all. Needs
+    /// [`Feature::HandlerLookup`](super::Feature::HandlerLookup).
+    pub handlers: Option<Arc<dyn HandlerView>>,
 }
 
 impl TurnFetch {
     /// Asks for one instance, whatever its version.
     pub fn new(lock_timeout: Duration, poll_timeout: Duration) -> Self {
-        Self { turns_max: 1, lock_timeout, poll_timeout, filter: None, warm: None }
+        Self { turns_max: 1, lock_timeout, poll_timeout, filter: None, warm: None, handlers: None }
     }
 
     /// Asks for up to `turns_max` instances.
@@ -57,6 +62,13 @@ impl TurnFetch {
         self.warm = Some(warm);
         self
     }
+
+    /// Says which handlers the caller has.
+    #[must_use]
+    pub fn with_handlers(mut self, handlers: Arc<dyn HandlerView>) -> Self {
+        self.handlers = Some(handlers);
+        self
+    }
 }
 
 impl fmt::Debug for TurnFetch {
@@ -67,6 +79,7 @@ impl fmt::Debug for TurnFetch {
             .field("poll_timeout", &self.poll_timeout)
             .field("filter", &self.filter)
             .field("warm", &self.warm.is_some())
+            .field("handlers", &self.handlers)
             .finish()
     }
 }
@@ -77,6 +90,8 @@ impl fmt::Debug for TurnFetch {
 pub struct FetchedTurn {
     /// The instance and its messages. If `warm` is set, `history` and `kv_snapshot` are empty: memory has them.
     pub item: OrchestrationItem,
+    /// The notes of the messages, in the order of the messages; empty if the store keeps none.
+    pub notes: Vec<MessageNotes>,
     /// The right to commit this turn.
     pub lock_token: String,
     /// How much of the lock is left when the answer is given.
@@ -91,8 +106,8 @@ pub struct FetchedTurn {
 }
 
 impl FetchedTurn {
-    /// A locked instance that is not in memory.
+    /// A locked instance that is not in memory, whose messages have no notes.
     pub fn new(item: OrchestrationItem, lock_token: String, lock_left: Duration, attempt_count: u32) -> Self {
-        Self { item, lock_token, lock_left, attempt_count, warm: None, stamp: None }
+        Self { item, notes: Vec::new(), lock_token, lock_left, attempt_count, warm: None, stamp: None }
     }
 }

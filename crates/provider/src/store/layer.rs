@@ -8,8 +8,8 @@ use everturn_core::{OrchestrationStatus, SystemStats};
 
 use super::{
     CustomStatus, ExecutionRead, Feature, FetchedTurn, FetchedWork, OrchestrationName, RawWrites, Receipt,
-    Renewal, Renewed, Settlement, Store, StoreLimits, StoredExecution, Submission, Sweep, Swept, TurnAbandon,
-    TurnCommit, TurnFetch, WorkFetch,
+    Renewal, Renewed, Settlement, Store, StoreIdentity, StoreLimits, StoredExecution, Submission, Sweep,
+    Swept, TurnAbandon, TurnCommit, TurnFetch, WorkFetch,
 };
 use crate::error::ProviderError;
 use crate::management::ProviderAdmin;
@@ -77,6 +77,11 @@ pub trait StoreLayer: Send + Sync + 'static {
     /// See [`Store::version`].
     fn version(&self) -> &str {
         self.inner().version()
+    }
+
+    /// See [`Store::identity`].
+    fn identity(&self) -> Option<StoreIdentity> {
+        self.inner().identity()
     }
 
     /// See [`Store::supports`].
@@ -207,6 +212,10 @@ impl<L: StoreLayer> Store for L {
 
     fn version(&self) -> &str {
         StoreLayer::version(self)
+    }
+
+    fn identity(&self) -> Option<StoreIdentity> {
+        StoreLayer::identity(self)
     }
 
     fn supports(&self, feature: Feature) -> bool {

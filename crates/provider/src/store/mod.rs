@@ -14,11 +14,14 @@ mod abandon_turn;
 mod commit_turn;
 mod fetch_turns;
 mod fetch_work;
+mod handlers;
+mod identity;
 mod layer;
 mod messages;
 mod raw_writes;
 mod reads;
 mod renew;
+mod session_places;
 mod settle_work;
 mod submit;
 mod sweep;
@@ -35,14 +38,17 @@ pub use abandon_turn::TurnAbandon;
 pub use commit_turn::{CheckIn, ExecutionUpdate, TurnCommit};
 pub use fetch_turns::{FetchedTurn, TurnFetch};
 pub use fetch_work::{FetchedWork, WorkFetch};
+pub use handlers::{HandlerKey, HandlerKind, HandlerView};
+pub use identity::StoreIdentity;
 pub use layer::StoreLayer;
-pub use messages::{NewMessage, NewWork};
+pub use messages::{MessageNotes, NewMessage, NewWork, ParentLink};
 pub use raw_writes::RawWrites;
 pub use reads::{CustomStatus, ExecutionRead, OrchestrationName, StoredExecution};
 pub use renew::{LockKind, LockRenewal, Renewal, Renewed, SessionRenewal};
+pub use session_places::{SessionPlace, SessionPlaces, SessionRoom};
 pub use settle_work::{Settlement, SettlementKind};
 pub use submit::{Receipt, Submission};
-pub use sweep::{Sweep, Swept};
+pub use sweep::{DeadLetter, Sweep, Swept};
 pub use warm::{LentInstance, Stamp, WarmView};
 
 use crate::error::ProviderError;
@@ -55,6 +61,34 @@ use crate::watch::InstanceWatch;
 pub enum Feature {
     /// Keeps a [`Stamp`] per instance, so that a runtime can keep instances in memory between their turns.
     WarmInstances,
+    /// Answers a submitted start with [`Receipt::Created`] or [`Receipt::Existing`], and a cancellation that was not kept
+    /// with [`Receipt::Dropped`].
+    StartReceipts,
+    /// Keeps the [`MessageNotes`] of a message.
+    MessageNotes,
+    /// Dead-letters messages that have waited too long for a start of their instance.
+    DeadLetters,
+    /// Asks the [`SessionPlaces`] of a runtime when it assigns an activity, so that no session is claimed that the runtime
+    /// cannot serve.
+    SessionPlaces,
+    /// Keeps work that one runtime lacks the handler for ready for runtimes that have it.
+    HandlerLookup,
+    /// Judges a renewal by the moment at which it was called: one that was called in time extends the lock however late it
+    /// is executed and answered, unless another holder took the lock over meanwhile.
+    LateRenewals,
+}
+
+impl Feature {
+    /// All features that there are.
+    pub const ALL: &'static [Self] = &[
+        Self::WarmInstances,
+        Self::StartReceipts,
+        Self::MessageNotes,
+        Self::DeadLetters,
+        Self::SessionPlaces,
+        Self::HandlerLookup,
+        Self::LateRenewals,
+    ];
 }
 
 /// The bounds of a store.
@@ -90,6 +124,11 @@ pub trait Store: Any + Send + Sync {
     /// Version of the store, for logs.
     fn version(&self) -> &str;
 
+    /// Which data this store reads and writes; `None` if other stores of this process may share it unknown to this one.
+    fn identity(&self) -> Option<StoreIdentity> {
+        None
+    }
+
     /// Whether this store has a feature. A request may use the feature's fields only if it has.
     fn supports(&self, _feature: Feature) -> bool {
         false
@@ -114,7 +153,7 @@ pub trait Store: Any + Send + Sync {
     /// [`ProviderError::history_moved`] if the turn builds on another commit than the stored one.
     async fn commit_turn(&self, commit: &TurnCommit) -> Result<(), ProviderError>;
 
-    /// Releases the lock of an instance. The fetched messages become visible again, now or after a delay.
+    /// Releases the lock of an instance, which can be fetched again now or after a delay.
     ///
     /// Fails with [`ProviderError::lock_lost`] if the token is unknown or expired.
     async fn abandon_turn(&self, abandon: &TurnAbandon) -> Result<(), ProviderError>;
@@ -133,10 +172,11 @@ pub trait Store: Any + Send + Sync {
     async fn renew(&self, renewal: &Renewal) -> Result<Renewed, ProviderError>;
 
     /// Puts what clients send into the orchestrator queue: all messages of a submission or none; one receipt each.
-    /// Never creates an instance.
+    /// Never creates an instance. A cancellation is kept only if its instance exists or a start of it is queued.
     async fn submit(&self, submission: &Submission) -> Result<Vec<Receipt>, ProviderError>;
 
-    /// Removes what has expired and is not needed any more, such as sessions without queued activities.
+    /// Removes what has expired and is not needed any more: sessions without queued activities, messages for instances that
+    /// were never started.
     async fn sweep(&self, sweep: &Sweep) -> Result<Swept, ProviderError>;
 
     /// The status of an instance as of its last committed turn.
@@ -182,5 +222,29 @@ pub trait Store: Any + Send + Sync {
     /// Writes that bypass the engine, for tests and tools; `None` if this store has none.
     fn raw_writes(&self) -> Option<&dyn RawWrites> {
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Feature;
+
+    /// The feature that was added after this one. A new feature does not compile before it has its place here.
+    fn next(feature: Feature) -> Option<Feature> {
+        match feature {
+            Feature::WarmInstances => Some(Feature::StartReceipts),
+            Feature::StartReceipts => Some(Feature::MessageNotes),
+            Feature::MessageNotes => Some(Feature::DeadLetters),
+            Feature::DeadLetters => Some(Feature::SessionPlaces),
+            Feature::SessionPlaces => Some(Feature::HandlerLookup),
+            Feature::HandlerLookup => Some(Feature::LateRenewals),
+            Feature::LateRenewals => None,
+        }
+    }
+
+    #[test]
+    fn the_list_of_features_is_complete() {
+        let all: Vec<_> = std::iter::successors(Some(Feature::WarmInstances), |last| next(*last)).collect();
+        assert_eq!(all, Feature::ALL);
     }
 }

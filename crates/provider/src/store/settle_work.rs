@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::handlers::HandlerKey;
 use super::messages::NewMessage;
 
 /// Ends the lock of a fetched activity.
@@ -29,6 +30,9 @@ pub enum SettlementKind {
         delay: Option<Duration>,
         /// Takes back the attempt that the fetch counted.
         ignore_attempt: bool,
+        /// The handler that the caller lacks: then the delay concerns only callers that lack it, too. Needs
+        /// [`Feature::HandlerLookup`](super::Feature::HandlerLookup).
+        missing_handler: Option<HandlerKey>,
     },
 }
 
@@ -40,6 +44,19 @@ impl Settlement {
 
     /// Returns the activity to the queue, visible after `delay`.
     pub fn abandon(lock_token: impl Into<String>, delay: Option<Duration>, ignore_attempt: bool) -> Self {
-        Self { lock_token: lock_token.into(), kind: SettlementKind::Abandon { delay, ignore_attempt } }
+        let kind = SettlementKind::Abandon { delay, ignore_attempt, missing_handler: None };
+        Self { lock_token: lock_token.into(), kind }
+    }
+
+    /// Returns the activity to the queue because the caller lacks its handler. The attempt counts; callers without the
+    /// handler cannot fetch it before `delay` is over.
+    pub fn lacking_handler(
+        lock_token: impl Into<String>,
+        delay: Option<Duration>,
+        missing_handler: HandlerKey,
+    ) -> Self {
+        let missing_handler = Some(missing_handler);
+        let kind = SettlementKind::Abandon { delay, ignore_attempt: false, missing_handler };
+        Self { lock_token: lock_token.into(), kind }
     }
 }

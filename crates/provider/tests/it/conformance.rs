@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use async_trait::async_trait;
 use everturn_conformance::{PlainProvider, ProviderFactory, WorkerRowDamage};
 use everturn_provider::testing::TableAccess as _;
-use everturn_provider::{ManualClock, MemoryProvider, Provider};
+use everturn_provider::{Clock, ManualClock, MemoryProvider, Provider};
 
 struct MemoryFactory {
     clock: Arc<ManualClock>,
@@ -48,6 +48,10 @@ impl ProviderFactory for MemoryFactory {
 
     async fn open(&self) -> Arc<dyn Provider> {
         Arc::new(MemoryProvider::with_clock(self.clock()))
+    }
+
+    async fn open_on_tokio_time(&self, clock: Arc<dyn Clock>) -> Option<Arc<dyn Provider>> {
+        Some(Arc::new(MemoryProvider::with_clock(clock)))
     }
 
     async fn damage_event(

@@ -152,8 +152,8 @@ impl StoreLayer for BatchedMemory {
         self.write("submit", |tables, now, _| tables.submit(now, submission)).await?
     }
 
-    async fn sweep(&self, _sweep: &Sweep) -> Result<Swept, ProviderError> {
-        self.write("sweep", |tables, now, _| tables.sweep(now)).await
+    async fn sweep(&self, sweep: &Sweep) -> Result<Swept, ProviderError> {
+        self.write("sweep", |tables, now, _| tables.sweep(now, sweep)).await
     }
 
     async fn read_status(&self, instance: &str) -> Result<OrchestrationStatus, ProviderError> {

@@ -32,7 +32,7 @@ impl CallKind {
             Fault::CrashAfter | Fault::StallBefore | Fault::StallAfter => self != Self::Read,
             Fault::Late => matches!(self, Self::Sent | Self::Outcome),
             Fault::Refusal => matches!(self, Self::Write | Self::Outcome),
-            Fault::LostBatch | Fault::LostTurn => false,
+            Fault::LostBatch | Fault::LostTurn | Fault::VerbOutage => false,
             Fault::Restart | Fault::NodeClock | Fault::StoreClock => false,
             Fault::ReadError | Fault::WriteError | Fault::SyncError | Fault::DiskFull | Fault::PowerCut => {
                 false
@@ -44,7 +44,7 @@ impl CallKind {
 /// Decides which calls of a process fail, and records what happened.
 pub trait CallFaults: Send + Sync {
     /// The fault of the next call, and how long the call takes before it reaches the store.
-    fn draw(&self, call: CallKind) -> (Option<Fault>, Option<Duration>);
+    fn draw(&self, call: CallKind, verb: &'static str) -> (Option<Fault>, Option<Duration>);
 
     /// How long the answer of a call takes.
     fn answer_delay(&self) -> Option<Duration>;
@@ -125,12 +125,17 @@ impl FaultyCalls {
         subject: &str,
     ) -> Result<Option<Fault>, ProviderError> {
         self.process.running().await;
-        let (fault, delay) = self.faults.draw(kind);
+        let (fault, delay) = self.faults.draw(kind, verb);
         self.delay(delay).await;
         match fault {
             Some(Fault::ErrorBefore) => {
                 self.faults.struck(Fault::ErrorBefore, verb, subject);
                 return Err(ProviderError::retryable(verb, "injected before the call"));
+            }
+            Some(Fault::VerbOutage) => {
+                let error = ProviderError::retryable(verb, "injected: this verb fails for a while");
+                self.faults.answered(verb, subject, Some(&error));
+                return Err(error);
             }
             Some(Fault::Refusal) => {
                 self.faults.struck(Fault::Refusal, verb, subject);

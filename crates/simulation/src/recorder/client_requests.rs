@@ -4,7 +4,7 @@ use everturn::{Event, EventKind, INITIAL_EXECUTION_ID};
 
 use crate::interpreter::Stage;
 use crate::names::{self, Wish};
-use crate::program::{ProgramAction, Racer, Step};
+use crate::program::{Combinator, ProgramAction, Racer, Step};
 
 /// Something that clients have to do after a turn was committed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,7 +32,8 @@ pub(super) fn requests_of(event: &Event) -> Vec<ClientRequest> {
                 ProgramAction::Queue { messages } => {
                     Some(ClientRequest::Messages { instance: instance.clone(), queue: key, count: messages })
                 }
-                ProgramAction::OpenRace { against: Racer::Queue, .. } => {
+                ProgramAction::OpenRace { against: Racer::Queue, .. }
+                | ProgramAction::Combined { by: Combinator::GivenUpRead, .. } => {
                     Some(ClientRequest::Messages { instance: instance.clone(), queue: key, count: 1 })
                 }
                 _ => None,

@@ -1,11 +1,13 @@
 //! The locks that workers hold, as far as answers of the store show, and what must not be done with them.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use everturn::providers::store::{LockKind, LockRenewal};
 
 use super::WorldTime;
+use crate::process::Process;
 use crate::sim_clock::SimClock;
 use crate::world_store::LockState;
 
@@ -21,21 +23,33 @@ pub(super) struct RecordedLock {
     pub(super) since: WorldTime,
     /// The earliest moment in which the store can have given it, if its holder was frozen meanwhile.
     pub(super) given_at: Duration,
+    /// The process that got it, if the store releases the locks of processes that no longer run.
+    holder: Option<Arc<Process>>,
 }
 
 impl RecordedLock {
     /// Whether no other worker may have it yet.
     fn excludes_others(&self, at: WorldTime, clock: &SimClock) -> bool {
+        if has_ended(self.holder.as_ref()) {
+            return false;
+        }
         let by_the_wall =
             self.until_ms.is_none_or(|until_ms| clock.latest_ms_since(self.since.monotonic) < until_ms);
         at.monotonic < self.until && by_the_wall
     }
 }
 
+/// Whether the holder of a lock no longer runs, so that the store may have released the lock.
+pub(crate) fn has_ended(holder: Option<&Arc<Process>>) -> bool {
+    holder.is_some_and(|process| process.is_killed())
+}
+
 /// A lock that a fetch just returned.
 #[derive(Debug)]
 pub(crate) struct NewLock<'a> {
     pub(crate) token: &'a str,
+    /// The process that got it, if the store releases the locks of processes that no longer run.
+    pub(crate) holder: Option<Arc<Process>>,
     /// How long it was asked to last.
     pub(crate) lasts: Duration,
     pub(crate) state: LockState,
@@ -97,7 +111,8 @@ impl LockRecord {
             violations.push(format!("G4: {what} was fetched though locked for another {left:?}"));
         }
         let until = at.monotonic + lasts;
-        let recorded = RecordedLock { what, until, until_ms, since: at, given_at: at.monotonic };
+        let holder = lock.holder.clone();
+        let recorded = RecordedLock { what, until, until_ms, since: at, given_at: at.monotonic, holder };
         if self.locks.insert(lock.token.to_owned(), recorded).is_some() {
             violations.push(format!("G4: token {} was fetched twice", lock.token));
         }

@@ -5,6 +5,7 @@ mod locks;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 use std::time::Duration;
 
 use everturn::providers::store::{FetchedTurn, LockRenewal, NewWork, TurnCommit};
@@ -13,6 +14,7 @@ use everturn::{Event, EventKind};
 
 use crate::deliveries::Deliveries;
 use crate::interpreter::{Stage, timers_of};
+use crate::process::Process;
 use crate::sessions::Sessions;
 use crate::sim_clock::SimClock;
 use crate::turn_trace::TurnTrace;
@@ -21,7 +23,7 @@ use client_requests::requests_of;
 use locks::{LockRecord, RecordedLock};
 
 pub(crate) use client_requests::ClientRequest;
-pub(crate) use locks::NewLock;
+pub(crate) use locks::{NewLock, has_ended};
 
 /// An activity: instance, execution, schedule event.
 pub(crate) type ActivityKey = (String, u64, u64);
@@ -68,6 +70,7 @@ pub(crate) struct Recorder {
     pub(crate) turn_trace: Option<TurnTrace>,
     pub(crate) violations: Vec<String>,
     pub(crate) turns: u64,
+    pub(crate) activities_fetched: u64,
     pub(crate) activity_runs: u64,
     /// Every event that was committed, in the order of commits.
     pub(crate) histories: BTreeMap<(String, u64), Vec<Event>>,
@@ -304,6 +307,7 @@ impl Recorder {
         at: WorldTime,
         clock: &SimClock,
     ) {
+        self.activities_fetched += 1;
         let WorkItem::ActivityExecute { instance, execution_id, id, .. } = item else {
             return self.violated(format!("a worker got {item:?}"));
         };
@@ -328,8 +332,9 @@ impl Recorder {
         at: WorldTime,
         clock: &SimClock,
         is_fresh: bool,
+        holder: Option<Arc<Process>>,
     ) {
-        if let Some(broken) = self.sessions.fetched(session_id, config, at, clock, is_fresh) {
+        if let Some(broken) = self.sessions.fetched(session_id, config, at, clock, is_fresh, holder) {
             self.violated(broken);
         }
     }

@@ -5,9 +5,14 @@ use everturn_simulation::{Plan, STORE_BUGS, StoreBug, Theme, run, shrink};
 /// How many seeds may pass until each way around a lock was tried.
 const SEEDS: u64 = 40;
 
-/// The violations of the first seed with this bug of the store.
+/// How many seeds may pass until a node uses a lock that has ended.
+const SEEDS_UNTIL_STALE: u64 = 5;
+
+/// The violations of the first seed with this bug of the store. Only a node that uses a lock that has ended notices a store
+/// that accepts any token: it is tried for a few seeds.
 fn violations(bug: StoreBug) -> Vec<String> {
-    violations_of_seed(bug, 1)
+    let seeds = if bug == StoreBug::AcceptsAnyToken { SEEDS_UNTIL_STALE } else { 1 };
+    (1..=seeds).map(|seed| violations_of_seed(bug, seed)).find(|found| !found.is_empty()).unwrap_or_default()
 }
 
 fn violations_of_seed(bug: StoreBug, seed: u64) -> Vec<String> {
@@ -16,7 +21,7 @@ fn violations_of_seed(bug: StoreBug, seed: u64) -> Vec<String> {
 }
 
 #[test]
-fn every_bug_of_a_store_is_noticed_by_the_first_seed() {
+fn every_bug_of_a_store_is_noticed_by_the_first_seeds() {
     for bug in STORE_BUGS {
         let violations = violations(bug);
         println!("{bug:?}: {:?}", violations.first());

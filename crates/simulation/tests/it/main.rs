@@ -7,6 +7,10 @@
     missing_docs
 )]
 
+// Failed comparisons say what was expected of which expression.
+#[macro_use]
+extern crate everturn_proof;
+
 mod determinism;
 mod faulty_store;
 mod harness;

@@ -5,11 +5,14 @@ use std::time::Duration;
 use everturn_provider::store::{LockKind, LockRenewal, Renewal};
 
 use crate::due;
-use crate::fetch_turns::{self, Candidate};
+use crate::fetch_turns;
 use crate::fetch_work;
 use crate::operation::{BatchOrder, Verb, VerbFailure};
 use crate::orchestrator_queue;
+use crate::ready_instances::{self, Candidate, ReadyPage, StoredHandler};
+use crate::ready_work::ReadyWork;
 use crate::renew::Renew;
+use crate::unreadable::{RowPlace, is_unreadable};
 use crate::writer::Writer;
 use crate::writer::batch::{Assignments, WriterBatch};
 use crate::writer::connection::BatchLoss;
@@ -34,9 +37,8 @@ impl Writer {
         if self.schedule.hints.time || self.schedule.is_due(&self.db.own_locks, now) {
             let holders_are_pending =
                 self.pending.iter().any(|operation| operation.order() <= BatchOrder::LockHolder);
-            if self.schedule.may_expire(holders_are_pending) {
-                self.wake_due(batch)?;
-            }
+            let may_expire = self.schedule.may_expire(holders_are_pending);
+            self.wake_due(batch, may_expire)?;
         }
         if self.schedule.hints.turns && !self.fetches.turns.is_empty() {
             self.assign_turns(batch)?;
@@ -47,16 +49,26 @@ impl Writer {
         Ok(())
     }
 
-    /// Wakes what has become due: messages, activities, expired locks and leases.
-    fn wake_due(&mut self, batch: &mut WriterBatch) -> Result<(), BatchLoss> {
-        let future_locks = &mut self.schedule.future_locks;
+    /// Wakes what has become due: messages, activities and delayed instances, and if they may expire, locks and leases.
+    fn wake_due(&mut self, batch: &mut WriterBatch, may_expire: bool) -> Result<(), BatchLoss> {
         let (mut more, mut woken_ms) = (false, i64::MIN);
-        let fresh = batch.effects.held.iter().map(|(token, ..)| token.clone()).collect();
-        let (kept, effects) = self.db.run_whole(true, |scope| {
+        let (shown, effects) = self.db.run_whole(true, |scope| {
             woken_ms = scope.now.wall_ms;
-            kept(due::wake(scope, future_locks, &fresh).map(|unfinished| more = unfinished))
+            kept(due::show(scope).map(|unfinished| more |= unfinished))
         })?;
-        if kept {
+        if shown {
+            batch.absorb(effects, &mut self.schedule);
+        }
+        if !may_expire {
+            self.schedule.note_expiry_deferred();
+            return Ok(());
+        }
+        let future_locks = &mut self.schedule.future_locks;
+        let fresh = batch.effects.held.iter().map(|(token, ..)| token.clone()).collect();
+        let (expired, effects) = self.db.run_whole(true, |scope| {
+            kept(due::expire(scope, future_locks, &fresh).map(|unfinished| more |= unfinished))
+        })?;
+        if expired {
             batch.absorb(effects, &mut self.schedule);
         }
         self.schedule.note_woken(woken_ms, more, self.db.now());
@@ -68,32 +80,41 @@ impl Writer {
         if std::mem::take(&mut self.schedule.hints.orphans) {
             self.delete_orphans(batch)?;
         }
+        let mut for_handlers = self.candidates_for_handlers()?;
         let range = self.fetches.turns.common(|fetch| &fetch.range).cloned();
         let mut skipped = self.schedule.take_skipped(range);
         let mut after = skipped.up_to;
         loop {
             let wanted = i64::try_from(self.fetches.turns.len()).unwrap_or(CANDIDATES).clamp(1, CANDIDATES);
-            let candidates = fetch_turns::candidates(&self.db.conn, after, wanted)?;
+            let page = ready_instances::ready(&self.db.conn, self.db.rows(), after, wanted);
+            let ReadyPage { mut candidates, up_to, has_gaps } = page.map_err(|error| self.db.loss(error))?;
+            skipped.ends |= has_gaps;
+            let page_end = up_to.unwrap_or(i64::MAX);
+            let of_page = for_handlers.partition_point(|candidate| candidate.ready_seq <= page_end);
+            candidates.extend(for_handlers.drain(..of_page));
+            candidates.sort_by_key(|candidate| candidate.ready_seq);
             for candidate in &candidates {
-                if self.fetches.turns.is_empty() || batch.is_full(&self.limits) {
+                if self.fetches.turns.is_empty() || batch.is_full_for_fetches(&self.limits) {
                     self.schedule.assignment_owed = !self.fetches.turns.is_empty();
                     self.schedule.keep_skipped(skipped);
                     return Ok(());
                 }
-                after = candidate.ready_seq;
                 let ended_now = batch.effects.ended_turns.contains(&candidate.key);
                 batch.look_again |= ended_now;
-                let Some(place) = self.fetches.turns.position(|fetch| fetch.accepts(candidate.pin())) else {
-                    skipped.skip(after);
-                    continue;
-                };
-                skipped.ends = true;
-                if !ended_now {
+                let place = self.fetches.turns.position(|fetch| fetch.may_take(candidate));
+                if candidate.missing_handler.is_none() {
+                    after = candidate.ready_seq;
+                    match place {
+                        Some(_) => skipped.ends = true,
+                        None => skipped.skip(after),
+                    }
+                }
+                if let (Some(place), false) = (place, ended_now) {
                     self.assign_turn(batch, candidate, place)?;
                 }
             }
-            let last_page = i64::try_from(candidates.len()).is_ok_and(|found| found < wanted);
-            if last_page || after == i64::MAX {
+            after = page_end;
+            if after == i64::MAX {
                 break;
             }
         }
@@ -101,6 +122,36 @@ impl Writer {
         self.schedule.hints.turns = false;
         batch.no_turn.extend(self.fetches.turns.take_once());
         Ok(())
+    }
+
+    /// Instances that were given back for the lack of a handler which a parked fetch has, as many as there are fetches for
+    /// each handler; the one with the oldest message first. The fetches are asked now: what they have may change.
+    fn candidates_for_handlers(&self) -> Result<Vec<Candidate>, BatchLoss> {
+        let (conn, fetches) = (&self.db.conn, &self.fetches.turns);
+        let mut found = Vec::new();
+        let mut handler = StoredHandler::default();
+        while let Some(next) = handler.next(conn)? {
+            handler = next;
+            let key = handler.key();
+            if fetches.position(|fetch| fetch.has(&key)).is_none() {
+                continue;
+            }
+            let (mut after, mut places) = (i64::MIN, fetches.len());
+            while places > 0 {
+                let page = ready_instances::ready_for(conn, self.db.rows(), &handler, after, CANDIDATES);
+                let ReadyPage { candidates, up_to, .. } = page.map_err(|error| self.db.loss(error))?;
+                let may_be_taken =
+                    |candidate: &Candidate| fetches.position(|fetch| fetch.may_take(candidate)).is_some();
+                let page = candidates.into_iter().filter(may_be_taken).take(places);
+                let before = found.len();
+                found.extend(page);
+                places -= found.len() - before;
+                let Some(up_to) = up_to else { break };
+                after = up_to;
+            }
+        }
+        found.sort_by_key(|candidate: &Candidate| candidate.ready_seq);
+        Ok(found)
     }
 
     /// Deletes messages that no instance will ever read.
@@ -125,20 +176,20 @@ impl Writer {
         let Some(fetch) = self.fetches.turns.get(place) else { return Ok(()) };
         let mut assigned = None;
         let mut refusal = None;
-        let (kept, effects) =
-            self.db.run_whole(self.outage.is_careful(), |scope| {
-                match fetch_turns::assign(scope, candidate, fetch) {
-                    Ok(turn) => {
-                        assigned = turn;
-                        Ok(true)
-                    }
-                    Err(VerbFailure::Refused(error)) => {
-                        refusal = Some(error);
-                        Ok(false)
-                    }
-                    Err(VerbFailure::Storage(error)) => Err(error),
+        let (kept, effects) = self.db.run_whole(self.outage.is_careful(), |scope| {
+            scope.rows.at(RowPlace::Instance(candidate.key));
+            match fetch_turns::assign(scope, candidate, fetch) {
+                Ok(turn) => {
+                    assigned = turn;
+                    Ok(true)
                 }
-            })?;
+                Err(VerbFailure::Refused(error)) => {
+                    refusal = Some(error);
+                    Ok(false)
+                }
+                Err(VerbFailure::Storage(error)) => Err(error),
+            }
+        })?;
         if kept {
             batch.absorb(effects, &mut self.schedule);
         }
@@ -165,31 +216,27 @@ impl Writer {
     /// Assigns ready activities, to the fetch that was parked first.
     fn assign_activities(&mut self, batch: &mut WriterBatch) -> Result<(), BatchLoss> {
         let mut place = 0;
-        // Fetches that found nothing: a fetch that wants the same need not look.
-        let mut in_vain: Vec<usize> = Vec::new();
-        let mut session_work_is_ready = None;
-        while place < self.fetches.work.len() {
-            if batch.is_full(&self.limits) {
+        let mut ready = ReadyWork::default();
+        while let Some(fetch) = self.fetches.work.get(place) {
+            if batch.is_full_for_fetches(&self.limits) {
                 self.schedule.assignment_owed = true;
                 return Ok(());
             }
-            let Some(fetch) = self.fetches.work.get(place) else { break };
-            let session_work_is_ready = match session_work_is_ready {
-                None if in_vain.is_empty() => false,
-                None => *session_work_is_ready.insert(fetch_work::session_work_is_ready(&self.db.conn)?),
-                Some(known) => known,
-            };
-            let hopeless = in_vain
-                .iter()
-                .filter_map(|other| self.fetches.work.get(*other))
-                .any(|other| fetch.wants_the_same(other, session_work_is_ready));
-            if hopeless {
-                place += 1;
-                continue;
+            // Most fetches find nothing: they need no savepoint.
+            let now_ms = self.db.now().wall_ms;
+            let oldest = ready.oldest_for(&self.db.conn, self.db.rows(), fetch, now_ms);
+            match oldest {
+                Ok(None) => {
+                    place += 1;
+                    continue;
+                }
+                Err(error) if is_unreadable(&error) => return Err(self.db.loss(error)),
+                // A damaged value comes up again below.
+                Ok(Some(_)) | Err(_) => {}
             }
             let mut assigned = None;
             let (kept, effects) = self.db.run_whole(self.outage.is_careful(), |scope| {
-                assigned = match fetch_work::assign(scope, fetch) {
+                assigned = match fetch_work::assign(scope, fetch, &mut ready) {
                     Ok(work) => work,
                     Err(VerbFailure::Refused(error)) => {
                         tracing::error!(target: "everturn::providers::sqlite", %error,
@@ -202,6 +249,8 @@ impl Writer {
             })?;
             if kept {
                 batch.absorb(effects, &mut self.schedule);
+            } else {
+                ready.forget();
             }
             match (assigned, kept) {
                 (Some(work), true) => {
@@ -209,10 +258,7 @@ impl Writer {
                     batch.operations += 1;
                     batch.assigned.work.push((fetch, work));
                 }
-                _ => {
-                    in_vain.push(place);
-                    place += 1;
-                }
+                _ => place += 1,
             }
         }
         self.schedule.hints.work = false;
@@ -247,11 +293,11 @@ impl Writer {
         let mut vanished = Assignments::default();
         for list in [&mut batch.assigned, &mut batch.late] {
             for (fetch, turn) in std::mem::take(&mut list.turns) {
-                let held = unless_damaged(fetch_turns::is_held(&scope, &turn.token))?;
+                let held = missing_if_damaged(fetch_turns::is_held(&scope, &turn.token))?;
                 if held { &mut *list } else { &mut vanished }.turns.push((fetch, turn));
             }
             for (fetch, work) in std::mem::take(&mut list.work) {
-                let held = unless_damaged(fetch_work::is_held(&scope, &work.token))?;
+                let held = missing_if_damaged(fetch_work::is_held(&scope, &work.token))?;
                 if held { &mut *list } else { &mut vanished }.work.push((fetch, work));
             }
         }
@@ -278,7 +324,7 @@ fn kept(done: Result<(), VerbFailure>) -> Result<bool, rusqlite::Error> {
 }
 
 /// A row that cannot be read counts as missing.
-fn unless_damaged(held: Result<bool, VerbFailure>) -> Result<bool, rusqlite::Error> {
+fn missing_if_damaged(held: Result<bool, VerbFailure>) -> Result<bool, rusqlite::Error> {
     match held {
         Ok(held) => Ok(held),
         Err(VerbFailure::Refused(_)) => Ok(false),

@@ -64,7 +64,12 @@ pub(crate) struct WriterBatch {
     pub(crate) look_again: bool,
     /// How many operations and assignments it has.
     pub(crate) operations: usize,
-    payload_bytes: usize,
+    pub(crate) payload_bytes: usize,
+    /// How many of the operations need no lock, and their payload.
+    pub(crate) newcomers: usize,
+    pub(crate) newcomers_payload_bytes: usize,
+    /// Fetches that the last batch had no room for are being served, before any operation.
+    fetches_first: bool,
     pub(crate) changes_before: u64,
     /// One operation of a lost batch runs again alone: nothing is assigned, and a failure is final.
     pub(crate) alone: bool,
@@ -79,19 +84,11 @@ impl WriterBatch {
         self.operations >= limits.operations_max || self.payload_bytes >= limits.payload_bytes_max
     }
 
-    /// Moves pending operations into the batch: those of lock holders first, each kind in order of arrival.
-    fn take_pending(&mut self, pending: &mut Vec<Box<dyn Operation>>, limits: &BatchLimits) {
-        pending.sort_by_key(|operation| operation.order());
-        let mut taken = 0;
-        for operation in pending.iter() {
-            if self.is_full(limits) {
-                break;
-            }
-            self.operations += 1;
-            self.payload_bytes += operation.payload_bytes();
-            taken += 1;
-        }
-        self.todo.extend(pending.drain(..taken));
+    /// Whether it has no room for another assignment. The payload of operations does not count: the callers of fetches work
+    /// off what fills the batch. A batch that begins with assignments leaves half of itself to operations.
+    pub(crate) fn is_full_for_fetches(&self, limits: &BatchLimits) -> bool {
+        let part = if self.fetches_first { limits.operations_max.div_ceil(2) } else { limits.operations_max };
+        self.operations >= part
     }
 
     /// Notes what an operation or an assignment did.
@@ -99,9 +96,9 @@ impl WriterBatch {
         for token in &effects.released {
             self.early.remove(token);
         }
-        schedule.hints.turns |= effects.turns || effects.new_turns || effects.orphans;
+        schedule.hints.turns |= effects.turns.is_some() || effects.new_turns || effects.orphans;
         schedule.hints.orphans |= effects.orphans;
-        if effects.turns || effects.removed {
+        if effects.removed || effects.turns.is_some_and(|seq| schedule.is_skipped(seq)) {
             schedule.forget_skipped();
         }
         schedule.hints.work |= effects.work;
@@ -117,27 +114,34 @@ impl Writer {
             self.db.commit(batch.changes_before)
         }));
         match ran {
+            // What was written to a file that is no longer in its place is lost: no caller may be told otherwise.
+            Ok(Ok(true)) if self.shared.guard.refusal_now().is_some() => self.fail_closed(batch),
             Ok(Ok(wrote)) => {
                 if wrote {
+                    self.others.note_own_commit();
                     self.schedule.note_unknown_due(self.db.now());
                     self.shared.commits.fetch_add(1, Ordering::Relaxed);
+                    // The store works: what it owes need not wait for a pause between commands.
+                    self.outage.release_owed(&mut self.pending);
                 }
-                if self.outage.batch_is_committed() {
+                if self.outage.batch_is_committed(wrote) {
                     // The store is back: parked fetches may have missed work meanwhile.
                     self.schedule.hints = WorkHints::ALL;
-                    self.outage.release_owed(&mut self.pending);
                 }
                 self.finish(batch);
             }
             Ok(Err(BatchLoss::Storage(reason))) => self.lose(batch, &reason),
+            Ok(Err(BatchLoss::Unreadable(reason))) => self.lose_to_reading(batch, &reason),
+            Ok(Err(BatchLoss::UnreadableRow(place, reason))) => self.run_again_without(batch, place, &reason),
             Ok(Err(BatchLoss::RefusedLate)) => self.run_again_carefully(batch),
+            Ok(Err(BatchLoss::FailedClosed)) => self.fail_closed(batch),
             Err(_panic) => {
                 self.outage.note_panic();
                 self.lose(batch, "the writer panicked");
             }
         }
         if let Some(checkpointer) = &mut self.checkpointer {
-            checkpointer.after_batch(&self.db.conn);
+            checkpointer.after_batch(&self.db.conn, &self.shared.readers);
         }
     }
 
@@ -145,17 +149,22 @@ impl Writer {
     fn fill(&mut self, batch: &mut WriterBatch, source: &mut dyn CommandSource) -> Result<(), BatchLoss> {
         batch.changes_before = self.db.conn.total_changes();
         self.outage.batch_begins();
-        self.look_for_foreign_commits()?;
+        self.db.renewed.clear();
+        self.db.batch_begins(self.outage.is_careful());
+        self.note_foreign_commits()?;
+        self.check_refusal()?;
         if !batch.alone && !self.late.is_empty() {
             self.renew_late(batch)?;
         }
         if self.schedule.assignment_owed && !batch.alone {
             // A stream of operations must not starve the fetches whose callers could work it off.
+            batch.fetches_first = true;
             self.assign(batch)?;
+            batch.fetches_first = false;
         }
         loop {
             if !batch.alone {
-                batch.take_pending(&mut self.pending, &self.limits);
+                batch.take_pending(&mut self.pending, &self.limits, &mut self.newcomer_owed);
             }
             while let Some(operation) = batch.todo.front_mut() {
                 let undoable = batch.alone || operation.writes_before_refusal() || self.outage.is_careful();
@@ -166,16 +175,21 @@ impl Writer {
                 batch.done.extend(batch.todo.pop_front());
             }
             if batch.alone {
-                return Ok(());
+                break;
             }
             self.assign(batch)?;
             if batch.early.is_empty() || batch.is_full(&self.limits) || !self.await_commands(batch, source) {
                 break;
             }
         }
-        if batch.effects.removed {
+        if batch.done.is_empty() && !self.pending.is_empty() {
+            // Fetches took the whole batch: the next one begins with operations.
+            self.schedule.assignment_owed = false;
+        }
+        if batch.effects.removed && !batch.alone {
             self.drop_vanished(batch)?;
         }
+        batch.effects.totals.write(&self.db.conn)?;
         Ok(())
     }
 
@@ -222,7 +236,11 @@ impl Writer {
                     "the runtime's callback after a commit panicked; the commit is durable, please report this");
             }
         }
+        if effects.garbage {
+            self.garbage.note(self.db.now());
+        }
         self.schedule.hints.turns |= look_again;
+        self.note_read(&effects.ended_turns, &assigned);
         // Work that was renewed once is not held up for ever by a disk that is always slow.
         self.answer_fetches(renewed, locks::half_spent);
         self.answer_fetches(assigned, locks::has_aged);

@@ -1,5 +1,6 @@
 //! The only connection that writes, and its transaction.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,8 +8,10 @@ use everturn_provider::Clock;
 use rusqlite::{Connection, ErrorCode};
 
 use crate::clock_reading::ClockReading;
-use crate::locks::OwnLocks;
+use crate::locks::{OwnLocks, RenewedLocks};
 use crate::operation::{Effects, Scope};
+use crate::owners::OwnerId;
+use crate::unreadable::{RowPlace, RowReads, UnreadableRows, is_unreadable};
 
 /// Pause before the file is tried again while another process has it locked.
 pub(crate) const BUSY_PAUSE: Duration = Duration::from_micros(500);
@@ -23,13 +26,23 @@ const WINDOW_MAX: Duration = Duration::from_micros(300);
 pub(crate) enum BatchLoss {
     /// The store failed.
     Storage(String),
+    /// Something could not be read. It may be the fault of one row, which is not known or belongs to a caller's operation.
+    Unreadable(String),
+    /// This row could not be read.
+    UnreadableRow(RowPlace, String),
     /// An operation was refused after it had written, without a savepoint to return to.
     RefusedLate,
+    /// The store refuses all calls.
+    FailedClosed,
 }
 
 impl From<rusqlite::Error> for BatchLoss {
     fn from(error: rusqlite::Error) -> Self {
-        Self::Storage(error.to_string())
+        if is_unreadable(&error) {
+            Self::Unreadable(error.to_string())
+        } else {
+            Self::Storage(error.to_string())
+        }
     }
 }
 
@@ -39,6 +52,16 @@ pub(crate) struct WriteConnection {
     pub(crate) clock: Arc<dyn Clock>,
     /// The locks that this process holds.
     pub(crate) own_locks: OwnLocks,
+    /// Those that were renewed in the open transaction.
+    pub(crate) renewed: RenewedLocks,
+    /// The owner of the locks that are taken with this connection.
+    pub(crate) owner: Option<OwnerId>,
+    /// Rows that could not be read.
+    pub(crate) unreadable: UnreadableRows,
+    /// The row that is read or changed now, if no caller asked for that.
+    current_row: Cell<Option<RowPlace>>,
+    /// Whether the batch reads rows one by one.
+    one_by_one: bool,
     /// How long callers wait for another process that has the file locked.
     busy_timeout: Duration,
     /// What a commit takes, as a moving average.
@@ -48,11 +71,40 @@ pub(crate) struct WriteConnection {
 impl WriteConnection {
     pub(crate) fn new(conn: Connection, clock: Arc<dyn Clock>, busy_timeout: Duration) -> Self {
         let (own_locks, commit_time) = (OwnLocks::default(), Duration::ZERO);
-        Self { conn, clock, own_locks, busy_timeout, commit_time }
+        Self {
+            conn,
+            clock,
+            own_locks,
+            renewed: RenewedLocks::default(),
+            owner: None,
+            unreadable: UnreadableRows::default(),
+            current_row: Cell::new(None),
+            one_by_one: false,
+            busy_timeout,
+            commit_time,
+        }
     }
 
     pub(crate) fn now(&self) -> ClockReading {
         ClockReading::of(&*self.clock)
+    }
+
+    /// A batch begins. If a row may be unreadable, rows are read one by one, so that the error shows which.
+    pub(crate) fn batch_begins(&mut self, is_careful: bool) {
+        self.one_by_one = is_careful || !self.unreadable.is_empty();
+    }
+
+    /// How the statements of this batch read rows.
+    pub(crate) fn rows(&self) -> RowReads<'_> {
+        RowReads::new(&self.unreadable, &self.current_row, self.clock.monotonic(), self.one_by_one)
+    }
+
+    /// The loss of a batch by this error.
+    pub(crate) fn loss(&self, error: rusqlite::Error) -> BatchLoss {
+        match self.current_row.take() {
+            Some(place) if is_unreadable(&error) => BatchLoss::UnreadableRow(place, error.to_string()),
+            _ => error.into(),
+        }
     }
 
     pub(crate) fn busy_timeout(&self) -> Duration {
@@ -100,13 +152,20 @@ impl WriteConnection {
         undoable: bool,
         run: impl FnOnce(&mut Scope<'_>) -> Result<bool, rusqlite::Error>,
     ) -> Result<(bool, Effects), BatchLoss> {
+        if self.conn.is_autocommit() {
+            // A savepoint would begin a transaction of its own, and be committed when it is released.
+            return Err(BatchLoss::Storage("the transaction was rolled back by an error".to_owned()));
+        }
         if undoable {
             self.execute("SAVEPOINT operation")?;
         }
         let changes_before = self.conn.total_changes();
         let mut scope = self.scope();
-        let kept = run(&mut scope)?;
+        scope.rows.done();
+        let ran = run(&mut scope);
         let effects = scope.effects;
+        let kept = ran.map_err(|error| self.loss(error))?;
+        self.current_row.set(None);
         if self.conn.is_autocommit() {
             // The error ended the whole transaction; nothing more may run in this batch.
             return Err(BatchLoss::Storage("the transaction was rolled back by an error in it".to_owned()));
@@ -132,6 +191,9 @@ impl WriteConnection {
             clock: &*self.clock,
             now: self.now(),
             own_locks: &self.own_locks,
+            renewed: &self.renewed,
+            owner: self.owner,
+            rows: self.rows(),
             effects: Effects::default(),
         }
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::command_queue::NoCommands;
 use crate::operation::Operation;
-use crate::parked_fetches::fail_retryable;
+use crate::parked_fetches::{fail_for_good, fail_retryable};
 use crate::writer::Writer;
 use crate::writer::batch::{Assignments, WriterBatch};
 use crate::writer::schedule::WorkHints;
@@ -13,6 +13,17 @@ impl Writer {
     /// Rolls the batch back. Lock tokens that it gave out are void; its operations run again one by one, and the callers of
     /// those that fail then get an error.
     pub(crate) fn lose(&mut self, batch: WriterBatch, reason: &str) {
+        self.lose_to(batch, reason, true);
+    }
+
+    /// The same because something could not be read. If an operation needed it, others may succeed: parked fetches need not
+    /// wait.
+    pub(crate) fn lose_to_reading(&mut self, batch: WriterBatch, reason: &str) {
+        let is_outage = batch.todo.is_empty();
+        self.lose_to(batch, reason, is_outage);
+    }
+
+    fn lose_to(&mut self, batch: WriterBatch, reason: &str, is_outage: bool) {
         if let Err(error) = self.db.roll_back() {
             tracing::error!(target: "everturn::providers::sqlite", %error,
                 "rolling back a lost batch failed; if calls keep failing, restart the process");
@@ -24,7 +35,9 @@ impl Writer {
         self.park_again(assigned);
         self.keep_late(late);
         self.schedule.forget_looks(self.db.now());
-        if !alone {
+        // A slice of the garbage may have been among the operations.
+        self.garbage.note(self.db.now());
+        if !alone && is_outage {
             // Parked fetches look again after a pause, or when one of the operations succeeds alone.
             self.schedule.hints = WorkHints::default();
             // The write-ahead log may take the room that was missing.
@@ -32,7 +45,11 @@ impl Writer {
                 checkpointer.after_loss(&self.db.conn);
             }
         }
-        self.outage.batch_is_lost();
+        if is_outage {
+            self.outage.batch_is_lost();
+        } else {
+            self.outage.be_careful();
+        }
         for fetch in no_turn.into_iter().chain(self.fetches.turns.take_once()) {
             fail_retryable(fetch, reason);
         }
@@ -60,7 +77,8 @@ impl Writer {
         }
     }
 
-    /// Runs the batch again, with a savepoint for every operation. No caller was answered yet.
+    /// Runs the batch again, with a savepoint for every operation. No caller was answered yet, except by turns that began
+    /// early: their locks are void.
     pub(crate) fn run_again_carefully(&mut self, batch: WriterBatch) {
         if let Err(error) = self.db.roll_back() {
             self.lose(batch, &error.to_string());
@@ -108,9 +126,23 @@ impl Writer {
     fn break_if_panicking(&mut self) {
         let Some(reason) = self.outage.break_if_panicking() else { return };
         tracing::error!(target: "everturn::providers::sqlite", reason);
-        for operation in self.pending.drain(..) {
+        let reason = reason.to_owned();
+        self.fail_all(WriterBatch::default(), &reason);
+    }
+
+    /// Fails the batch and everything that waits for good.
+    pub(crate) fn fail_all(&mut self, batch: WriterBatch, reason: &str) {
+        let WriterBatch { todo, done, assigned, late, no_turn, no_work, .. } = batch;
+        for operation in done.into_iter().chain(todo).chain(self.pending.drain(..)) {
             operation.fail(reason, false);
         }
+        self.outage.forget_owed();
+        for Assignments { turns, work } in [assigned, late, std::mem::take(&mut self.late)] {
+            turns.into_iter().for_each(|(fetch, _)| fail_for_good(fetch, reason));
+            work.into_iter().for_each(|(fetch, _)| fail_for_good(fetch, reason));
+        }
+        no_turn.into_iter().for_each(|fetch| fail_for_good(fetch, reason));
+        no_work.into_iter().for_each(|fetch| fail_for_good(fetch, reason));
         self.fetches.fail_all(reason);
     }
 }

@@ -1,57 +1,187 @@
-//! The watch on other processes that share the database file.
+//! The watch on other processes, and on other providers of this process, that share the database file.
 
 use std::time::Duration;
 
 use everturn_provider::Clock;
 use rusqlite::Connection;
 
+use crate::frozen_file::FrozenFile;
+use crate::open_file;
+use crate::owners::{OwnerFile, OwnerFolder, OwnerId};
+use crate::schema;
+use crate::siblings::Siblings;
+use crate::store_guard::StoreGuard;
+use crate::url::OpenMode;
 use crate::writer::connection::{BUSY_PAUSE, WriteConnection};
+use crate::writer::schedule::CLOCK_LOOK;
 
-/// How often the writer looks for other processes' commits while a fetch is parked or a client watches an instance.
-pub(crate) const FOREIGN_LOOK: Duration = Duration::from_millis(250);
+/// How often the writer looks for other processes' commits while they have the file open and a fetch is parked here or a
+/// client watches an instance. A look costs microseconds.
+const SHARED_LOOK: Duration = Duration::from_millis(5);
+/// The same while no other process has the file open: how long the first commit of one that opens it goes unnoticed.
+const ALONE_LOOK: Duration = Duration::from_millis(100);
+/// For how long the file counts as shared after another process was last seen: a tool that is called again and again.
+const SHARED_FOR: Duration = Duration::from_secs(10);
+/// How often the writer looks which processes have the file open, and whether one of them no longer runs.
+const OWNERS_LOOK: Duration = Duration::from_millis(200);
 /// How long after another process's commit the writer leaves gaps between its batches.
 const FOREIGN_PRESENCE: Duration = Duration::from_secs(1);
 
+/// No data version of SQLite: the next look counts as the first after a commit.
+const UNKNOWN_VERSION: i64 = i64::MIN;
+
+/// The providers that have a file open.
+pub(crate) struct FileSharers {
+    pub(crate) folder: OwnerFolder,
+    /// The owner of the locks that this provider takes; `None` if it takes none, or the operating system cannot tell who
+    /// lives.
+    pub(crate) own: Option<OwnerFile>,
+    pub(crate) siblings: Siblings,
+    /// Whether this provider only reads, and so releases no locks.
+    pub(crate) read_only: bool,
+    /// What the writer's connection shows, if it cannot follow changes of the file.
+    pub(crate) frozen: Option<FrozenFile>,
+}
+
 /// What the writer knows of other processes.
-#[derive(Debug)]
 pub(crate) struct OtherProcesses {
-    /// Whether there can be others: not for a database in memory.
-    in_file: bool,
+    /// `None` for a database in memory: there are no others.
+    sharers: Option<FileSharers>,
     /// Changes when another connection commits.
     data_version: i64,
-    /// When another process's commit was last noticed.
-    seen: Option<Duration>,
+    /// When another connection's commit was last noticed.
+    committed_at: Option<Duration>,
+    /// When a provider of another process was last seen.
+    seen_at: Option<Duration>,
+    /// When the writer last looked who lives.
+    looked_at: Option<Duration>,
     /// How often in a row another process had the file locked.
     busy_rounds: u32,
 }
 
 impl OtherProcesses {
-    pub(crate) fn new(conn: &Connection, in_file: bool) -> Result<Self, rusqlite::Error> {
-        Ok(Self { in_file, data_version: data_version(conn)?, seen: None, busy_rounds: 0 })
+    pub(crate) fn new(conn: &Connection, sharers: Option<FileSharers>) -> Result<Self, rusqlite::Error> {
+        Ok(Self {
+            sharers,
+            data_version: data_version(conn)?,
+            committed_at: None,
+            seen_at: None,
+            looked_at: None,
+            busy_rounds: 0,
+        })
     }
 
-    /// Whether other processes may share the database.
+    /// Whether others may share the database.
     pub(crate) fn are_possible(&self) -> bool {
-        self.in_file
+        self.sharers.is_some()
     }
 
-    /// Whether another process has committed since the last look.
-    pub(crate) fn have_committed(&mut self, db: &WriteConnection) -> Result<bool, rusqlite::Error> {
-        if !self.in_file {
+    /// The owner of the locks that are taken here.
+    pub(crate) fn own_id(&self) -> Option<OwnerId> {
+        self.sharers.as_ref()?.own.as_ref().map(|own| own.id)
+    }
+
+    /// How long the writer may sleep before it looks again.
+    pub(crate) fn look_interval(&self, now: Duration) -> Duration {
+        match (&self.sharers, self.seen_at) {
+            (None, _) => CLOCK_LOOK,
+            (Some(_), Some(seen_at)) if now.saturating_sub(seen_at) < SHARED_FOR => SHARED_LOOK,
+            (Some(_), _) => ALONE_LOOK,
+        }
+    }
+
+    /// A new connection, if the one in use shows a file as it was once, and the file has changed.
+    pub(crate) fn reopened(&mut self) -> Option<Connection> {
+        let sharers = self.sharers.as_mut()?;
+        let frozen = sharers.frozen.as_ref()?;
+        if !frozen.has_changed() {
+            return None;
+        }
+        match open_file::connect_reader(frozen.path(), None, OpenMode::ReadOnly) {
+            Ok(reader) => {
+                sharers.frozen = reader.frozen;
+                self.data_version = UNKNOWN_VERSION;
+                Some(reader.conn)
+            }
+            Err(error) => {
+                tracing::debug!(target: "everturn::providers::sqlite", %error,
+                    "the file has changed and cannot be opened again; the next look tries it");
+                None
+            }
+        }
+    }
+
+    /// Whether another connection has committed since the last look. If it has changed the schema, the store refuses all
+    /// further calls.
+    pub(crate) fn have_committed(
+        &mut self,
+        db: &WriteConnection,
+        guard: &StoreGuard,
+    ) -> Result<bool, rusqlite::Error> {
+        let Some(sharers) = &self.sharers else { return Ok(false) };
+        sharers.siblings.note_look();
+        let version = data_version(&db.conn)?;
+        if version == self.data_version {
             return Ok(false);
         }
-        let version = data_version(&db.conn)?;
-        let changed = version != self.data_version;
-        if changed {
-            self.data_version = version;
-            self.seen = Some(db.clock.monotonic());
+        let now = db.clock.monotonic();
+        self.committed_at = Some(now);
+        if sharers.siblings.is_only_one() {
+            self.seen_at = Some(now);
         }
-        Ok(changed)
+        if let Some(newer) = schema::newer_version(&db.conn)? {
+            guard.refuse(newer);
+        }
+        // Last: after a failed look the next one finds the commit again.
+        self.data_version = version;
+        Ok(true)
+    }
+
+    /// The writer has committed: other providers of this process look at once.
+    pub(crate) fn note_own_commit(&self) {
+        if let Some(sharers) = &self.sharers {
+            sharers.siblings.wake_others();
+        }
+    }
+
+    /// Looks from time to time which processes have the file open. Returns the owners that no longer live.
+    pub(crate) fn find_dead(&mut self, now: Duration) -> Vec<OwnerFile> {
+        let Some(sharers) = &self.sharers else { return Vec::new() };
+        if self.looked_at.is_some_and(|at| now.saturating_sub(at) < OWNERS_LOOK) {
+            return Vec::new();
+        }
+        self.looked_at = Some(now);
+        if sharers.read_only {
+            if sharers.folder.is_in_use() {
+                self.seen_at = Some(now);
+            }
+            return Vec::new();
+        }
+        match sharers.folder.look(&sharers.siblings.owners()) {
+            Ok(found) => {
+                if found.others_live {
+                    self.seen_at = Some(now);
+                }
+                found.dead
+            }
+            Err(error) => {
+                tracing::debug!(target: "everturn::providers::sqlite", %error,
+                    "cannot tell which processes have the file open; locks of those that no longer run expire");
+                Vec::new()
+            }
+        }
+    }
+
+    /// The file is about to be closed, and no row bears this owner any more.
+    pub(crate) fn leave(&mut self) {
+        if let Some(own) = self.sharers.as_mut().and_then(|sharers| sharers.own.take()) {
+            own.remove();
+        }
     }
 
     /// Whether another process committed lately: the writer pauses between batches, so that it gets the file.
     pub(crate) fn need_gaps(&self, clock: &dyn Clock) -> bool {
-        self.seen.is_some_and(|seen| clock.monotonic().saturating_sub(seen) < FOREIGN_PRESENCE)
+        self.committed_at.is_some_and(|at| clock.monotonic().saturating_sub(at) < FOREIGN_PRESENCE)
     }
 
     /// The writer has the file.
@@ -72,4 +202,73 @@ impl OtherProcesses {
 
 fn data_version(conn: &Connection) -> Result<i64, rusqlite::Error> {
     conn.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future;
+    use std::path::Path;
+    use std::pin::Pin;
+    use std::sync::{Arc, Mutex};
+
+    use everturn_provider::ManualClock;
+
+    use super::*;
+    use crate::command_queue::CommandQueue;
+    use crate::writer::WriterShared;
+
+    /// Lets another process lock the file at the moment when the clock is read: between the two reads of a look.
+    #[derive(Debug)]
+    struct LockingClock {
+        time: ManualClock,
+        other: Mutex<Option<Connection>>,
+    }
+
+    impl Clock for LockingClock {
+        fn wall_ms(&self) -> u64 {
+            self.time.wall_ms()
+        }
+
+        fn monotonic(&self) -> Duration {
+            if let Some(other) = &*self.other.lock().unwrap() {
+                other.execute_batch("BEGIN EXCLUSIVE").unwrap();
+            }
+            self.time.monotonic()
+        }
+
+        fn random_u128(&self) -> u128 {
+            self.time.random_u128()
+        }
+
+        fn moved(&self) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+            self.time.moved()
+        }
+    }
+
+    fn sharers(path: &Path) -> FileSharers {
+        let (commands, shared) = (Arc::new(CommandQueue::default()), Arc::new(WriterShared::default()));
+        let siblings = Siblings::join(path, commands, shared, None, false);
+        FileSharers { folder: OwnerFolder::beside(path), own: None, siblings, read_only: false, frozen: None }
+    }
+
+    #[test]
+    fn a_commit_is_noticed_although_the_first_look_at_the_schema_fails() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store.db");
+        // In this mode a writer keeps readers out.
+        let other = Connection::open(&path).unwrap();
+        other.execute_batch("CREATE TABLE t (a)").unwrap();
+        let conn = Connection::open(&path).unwrap();
+        conn.busy_timeout(Duration::ZERO).unwrap();
+        let mut others = OtherProcesses::new(&conn, Some(sharers(&path))).unwrap();
+        let clock = Arc::new(LockingClock { time: ManualClock::new(0), other: Mutex::new(None) });
+        let db = WriteConnection::new(conn, Arc::clone(&clock) as _, Duration::ZERO);
+        let guard = StoreGuard::default();
+        other.pragma_update(None, "user_version", 99).unwrap();
+        *clock.other.lock().unwrap() = Some(other);
+        assert!(others.have_committed(&db, &guard).is_err(), "the file was locked in the middle of the look");
+        clock.other.lock().unwrap().take().unwrap().execute_batch("ROLLBACK").unwrap();
+        assert!(others.have_committed(&db, &guard).unwrap(), "the commit is noticed after all");
+        assert!(guard.refusal().is_some(), "and with it the newer schema");
+    }
 }

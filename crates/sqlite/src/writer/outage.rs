@@ -8,6 +8,8 @@ use crate::operation::Operation;
 pub(crate) const LOST_PAUSE: Duration = Duration::from_millis(100);
 /// How many batches after a lost one give every operation a savepoint.
 const CAREFUL_BATCHES: u32 = 1_000;
+/// How many batches in a row are run again, each without one more row that could not be read. In an outage every row fails.
+const PASSED_OVER_MAX: u32 = 64;
 /// How many panics in a row break the writer: a second one says that the cause does not go away.
 const PANICS_MAX: u32 = 2;
 
@@ -16,6 +18,8 @@ const PANICS_MAX: u32 = 2;
 pub(crate) struct WriterOutage {
     /// The last batch was lost.
     lost_last: bool,
+    /// How many batches in a row ran again because a row could not be read.
+    passed_over: u32,
     /// Operations without a waiting caller that run when the store is back.
     owed: Vec<Box<dyn Operation>>,
     /// How many more batches give every operation a savepoint.
@@ -47,14 +51,25 @@ impl WriterOutage {
         self.be_careful();
     }
 
-    /// A batch was committed. Returns whether that ends an outage.
-    pub(crate) fn batch_is_committed(&mut self) -> bool {
+    /// A batch runs again without a row that could not be read. Returns `false` if that happened too often in a row: then it
+    /// is an outage.
+    pub(crate) fn may_pass_over(&mut self) -> bool {
+        self.be_careful();
+        self.passed_over += 1;
+        self.passed_over <= PASSED_OVER_MAX
+    }
+
+    /// A batch was committed. Returns whether that ends an outage. A batch that wrote nothing proves nothing: it commits on
+    /// a full disk, too, and owed operations would be tried again without a pause.
+    pub(crate) fn batch_is_committed(&mut self, wrote: bool) -> bool {
         self.panics = 0;
-        self.end()
+        self.passed_over = 0;
+        wrote && self.end()
     }
 
     /// Assumes that the store is back. Returns whether there was an outage.
     pub(crate) fn end(&mut self) -> bool {
+        self.passed_over = 0;
         std::mem::take(&mut self.lost_last)
     }
 
@@ -79,6 +94,16 @@ impl WriterOutage {
     /// Why the writer takes no more work, if it is broken.
     pub(crate) fn broken(&self) -> Option<&str> {
         self.broken.as_deref()
+    }
+
+    /// The writer takes no more work.
+    pub(crate) fn break_with(&mut self, reason: String) {
+        self.broken = Some(reason);
+    }
+
+    /// Forgets the owed operations: the writer takes no more work.
+    pub(crate) fn forget_owed(&mut self) {
+        self.owed.clear();
     }
 
     /// Breaks the writer if it panicked twice in a row: a writer that cannot be trusted must not write. Returns why, the

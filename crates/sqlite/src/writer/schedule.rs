@@ -15,6 +15,9 @@ pub(crate) const CLOCK_LOOK: Duration = Duration::from_secs(1);
 const DUE_UNKNOWN_MAX: Duration = Duration::from_millis(1);
 /// How many batches in a row postpone the expiry of locks because calls of lock holders are pending.
 const EXPIRY_DEFERRED_MAX: u32 = 16;
+/// Up to so many instances are looked at again after every commit of another process. If more were skipped, the look that is
+/// taken every second finds what the other process made ready among them.
+const SKIPPED_FEW: usize = 256;
 
 /// Where a look is worthwhile: hints that may be wrong, never the only record of anything.
 #[derive(Debug, Default, Clone, Copy)]
@@ -41,6 +44,8 @@ pub(crate) struct SkippedInstances {
     range: Option<Option<SemverRange>>,
     /// The last skipped instance, by its oldest message.
     pub(crate) up_to: i64,
+    /// How many there are.
+    count: usize,
     /// A parked fetch can replay the next instance.
     pub(crate) ends: bool,
 }
@@ -50,6 +55,7 @@ impl SkippedInstances {
     pub(crate) fn skip(&mut self, seq: i64) {
         if !self.ends {
             self.up_to = seq;
+            self.count += 1;
         }
     }
 }
@@ -71,7 +77,6 @@ pub(crate) struct WakeSchedule {
     due_unknown_since: Option<Duration>,
     /// When everything was last looked at, by the monotonic clock.
     looked_at: Duration,
-    idle_ticks: u32,
     expiry_deferred: u32,
 }
 
@@ -86,7 +91,6 @@ impl Default for WakeSchedule {
             next_due_ms: None,
             due_unknown_since: Some(Duration::ZERO),
             looked_at: Duration::ZERO,
-            idle_ticks: 0,
             expiry_deferred: 0,
         }
     }
@@ -98,12 +102,13 @@ impl WakeSchedule {
         self.due_unknown_since.get_or_insert(now.monotonic);
     }
 
-    /// Discards what earlier looks found: it is no longer true.
+    /// Discards what earlier looks found, because another process has committed. Its new messages come after all others, so
+    /// that instances are still skipped if it is dear to look at them again.
     pub(crate) fn forget_looks(&mut self, now: ClockReading) {
         self.woken_ms = i64::MIN;
         self.next_due_ms = None;
         self.note_unknown_due(now);
-        self.skipped = None;
+        self.skipped = self.skipped.take().filter(|skipped| skipped.count > SKIPPED_FEW);
     }
 
     /// Finds out when something becomes due next, unless that is known.
@@ -153,21 +158,26 @@ impl WakeSchedule {
         [own_locks.next_deadline(), self.future_locks.next_end()].into_iter().flatten().min()
     }
 
-    /// A busy writer looks at everything again from time to time: clocks may have been set.
+    /// Everything is looked at again from time to time: clocks may have been set.
     pub(crate) fn look_at_least_every_second(&mut self, now: ClockReading) {
         if now.monotonic.saturating_sub(self.looked_at) >= CLOCK_LOOK {
             self.looked_at = now.monotonic;
             self.hints = WorkHints::ALL;
+            self.skipped = None;
         }
     }
 
-    /// Counts a wake-up without a command; every `ticks_per_look`th looks at everything.
-    pub(crate) fn tick(&mut self, ticks_per_look: u32, must_look: bool) {
-        self.idle_ticks += 1;
-        if self.idle_ticks >= ticks_per_look || must_look {
-            self.idle_ticks = 0;
+    /// Notes a wake-up without a command.
+    pub(crate) fn tick(&mut self, now: ClockReading, must_look: bool) {
+        self.look_at_least_every_second(now);
+        if must_look {
             self.hints = WorkHints::ALL;
         }
+    }
+
+    /// Locks have become due that do not expire yet.
+    pub(crate) fn note_expiry_deferred(&mut self) {
+        self.hints.time = true;
     }
 
     /// Whether locks may expire now: not while calls of lock holders are pending, unless that takes too long.
@@ -185,7 +195,7 @@ impl WakeSchedule {
             Some(skipped) if range.is_some() && skipped.range == range => {
                 SkippedInstances { ends: false, ..skipped }
             }
-            _ => SkippedInstances { range, up_to: i64::MIN, ends: false },
+            _ => SkippedInstances { range, up_to: i64::MIN, count: 0, ends: false },
         }
     }
 
@@ -193,8 +203,62 @@ impl WakeSchedule {
         self.skipped = Some(skipped);
     }
 
-    /// An instance became ready that may stand before the skipped ones.
+    /// Whether an instance whose oldest message is `seq` stands among the skipped ones.
+    pub(crate) fn is_skipped(&self, seq: i64) -> bool {
+        self.skipped.as_ref().is_some_and(|skipped| seq <= skipped.up_to)
+    }
+
+    /// An instance became ready that may stand among the skipped ones.
     pub(crate) fn forget_skipped(&mut self) {
         self.skipped = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: ClockReading = ClockReading { wall_ms: 1_000, monotonic: Duration::from_secs(100) };
+
+    /// A schedule that has skipped so many instances and looked at everything just now.
+    fn having_skipped(count: usize) -> WakeSchedule {
+        let mut schedule = WakeSchedule::default();
+        schedule.look_at_least_every_second(NOW);
+        let mut skipped = schedule.take_skipped(Some(None));
+        (1_i64..).take(count).for_each(|seq| skipped.skip(seq));
+        schedule.keep_skipped(skipped);
+        schedule
+    }
+
+    fn skipped_up_to(schedule: &mut WakeSchedule) -> i64 {
+        schedule.take_skipped(Some(None)).up_to
+    }
+
+    #[test]
+    fn many_skipped_instances_are_not_looked_at_again_after_every_foreign_commit() {
+        let mut schedule = having_skipped(10_000);
+        schedule.forget_looks(NOW);
+        assert_eq!(skipped_up_to(&mut schedule), 10_000);
+    }
+
+    #[test]
+    fn what_another_process_made_ready_among_them_is_found_within_a_second() {
+        let mut schedule = having_skipped(10_000);
+        schedule.forget_looks(NOW);
+        schedule.look_at_least_every_second(ClockReading { monotonic: NOW.monotonic + CLOCK_LOOK, ..NOW });
+        assert_eq!(skipped_up_to(&mut schedule), i64::MIN);
+    }
+
+    #[test]
+    fn few_skipped_instances_are_looked_at_again_after_a_foreign_commit() {
+        let mut schedule = having_skipped(10);
+        schedule.forget_looks(NOW);
+        assert_eq!(skipped_up_to(&mut schedule), i64::MIN);
+    }
+
+    #[test]
+    fn an_instance_behind_the_skipped_ones_is_none_of_them() {
+        let schedule = having_skipped(10);
+        assert!(schedule.is_skipped(10) && !schedule.is_skipped(11));
     }
 }

@@ -27,6 +27,10 @@ use crate::submit::Submit;
 use crate::worker_queue::StoredActivity;
 use crate::{pragmas, schema};
 
+mod deferred_expiry;
+mod fair_share;
+mod slices;
+
 /// How long workers hold an activity.
 const LOCK: Duration = Duration::from_secs(30);
 
@@ -63,7 +67,7 @@ fn writer_and_clock(operations_max: usize) -> (Writer, Arc<ManualClock>) {
     let (commands, shared) = (Arc::new(CommandQueue::default()), Arc::new(WriterShared::default()));
     let writer_clock = Arc::clone(&clock) as _;
     let busy_timeout = Duration::from_secs(1);
-    let writer = Writer::new(conn, false, writer_clock, busy_timeout, commands, shared, limits).unwrap();
+    let writer = Writer::new(conn, None, writer_clock, busy_timeout, commands, shared, limits).unwrap();
     (writer, clock)
 }
 
@@ -79,7 +83,7 @@ fn drive(writer: &mut Writer) {
 
 /// Takes what came into the command queue: work that was returned unread.
 fn collect(writer: &mut Writer) -> usize {
-    let commands = writer.commands.take(Some(Duration::ZERO)).commands;
+    let commands = writer.commands.take(Some(Duration::ZERO), false).commands;
     let count = commands.len();
     commands.into_iter().for_each(|command| writer.accept(command));
     count
@@ -135,6 +139,7 @@ fn turn_fetch(writer: &mut Writer, id: u64, warm: Option<Arc<dyn WarmView>>) -> 
         lock_timeout,
         range: None,
         warm,
+        handlers: None,
         reply,
     }));
     answer
@@ -149,7 +154,9 @@ fn work_fetch(writer: &mut Writer, id: u64) -> Answer<Option<WorkAnswer>> {
         once: false,
         lock_timeout,
         session: None,
+        session_places: None,
         tags,
+        handlers: None,
         reply,
     }));
     answer
@@ -587,6 +594,30 @@ fn a_renewal_made_in_time_holds_however_late_it_runs() {
     assert!(other.try_recv().is_err(), "the renewed lock was assigned to another worker");
 }
 
+#[test]
+fn an_outcome_that_waited_with_a_late_renewal_is_recorded() {
+    let (mut writer, clock) = writer_and_clock(512);
+    let _enqueued = call(&mut writer, activity(1, 1));
+    let mut holder = work_fetch(&mut writer, 1);
+    drive(&mut writer);
+    let mut held = holder.try_recv().unwrap().unwrap().unwrap();
+    held.guard.disarm();
+    let lock = Duration::from_millis(held.work.lock_ms);
+    let lock_renewal =
+        LockRenewal { kind: LockKind::WorkItem, token: held.work.token.clone(), extend_for: lock };
+    let renewal = Renewal::of_locks(vec![lock_renewal]);
+    let called = writer.db.now();
+    let mut renewed = call(&mut writer, Renew { renewal, called });
+    // The writer is busy; meanwhile the lock would have ended, and the activity ends.
+    clock.advance(lock + Duration::from_millis(1));
+    let end = SettleWork::encode(&Settlement::end(&held.work.token, None), writer.db.now()).unwrap();
+    let mut ended = call(&mut writer, end);
+    drive(&mut writer);
+    assert!(renewed.try_recv().unwrap().unwrap().locks.iter().all(Result::is_ok));
+    ended.try_recv().unwrap().expect("the renewal was made in time");
+    assert_eq!(queued(&writer), 0);
+}
+
 /// Parks a fetch for each kind of work; there is none.
 fn with_parked_fetches(writer: &mut Writer) -> (Answer<Option<TurnAnswer>>, Answer<Option<WorkAnswer>>) {
     let fetches = (turn_fetch(writer, 90, None), work_fetch(writer, 91));
@@ -619,4 +650,62 @@ fn the_writer_wakes_for_the_end_of_a_lock() {
     writer.tick();
     drive(&mut writer);
     next.try_recv().unwrap().unwrap().expect("the lock has ended");
+}
+
+/// More instances than one look compares, all of them watched.
+fn watch_many(shared: &WriterShared) -> Vec<tokio::sync::watch::Receiver<u64>> {
+    (0..65).map(|nth| shared.watches.watch(&format!("watched-{nth}"))).collect()
+}
+
+#[test]
+fn a_commit_elsewhere_during_a_batch_is_looked_for_after_it() {
+    let mut writer = writer(512);
+    warm_up(&mut writer);
+    writer.db.set_commit_time(Duration::from_millis(1));
+    let shared = Arc::clone(&writer.shared);
+    let _watches = watch_many(&shared);
+    shared.watches.note_foreign_commit();
+    let _turn = turn_fetch(&mut writer, 10, Some(Arc::new(AlwaysWarm)));
+    let _signalled = call(&mut writer, signal());
+    let mut script = Script::default();
+    script.commands.push_back(Box::new(|| vec![Command::CommittedElsewhere]));
+    script.commands.push_back(Box::new(|| {
+        // An error of a read would end the transaction, and the operations that follow would be stored twice.
+        assert!(shared.watches.needs_look(), "the writer has read for a watch inside the transaction");
+        Vec::new()
+    }));
+    assert_eq!(writer.step(&mut script), WriterStep::Done);
+    assert!(script.commands.is_empty(), "the window was open");
+    drop(script);
+    assert_eq!(writer.next_wake(), Some(Duration::ZERO), "the writer looks at once");
+    writer.step(&mut Script::default());
+    assert!(!shared.watches.needs_look());
+}
+
+#[test]
+fn an_operation_begins_no_transaction_of_its_own() {
+    let writer = writer(512);
+    let lost = writer.db.run_whole(true, |_scope| Ok(true));
+    assert!(lost.is_err(), "it was committed by itself");
+    assert!(writer.db.conn.is_autocommit());
+}
+
+#[test]
+fn work_that_is_returned_while_the_file_is_locked_is_free_after_the_next_commit() {
+    let mut writer = writer(512);
+    let waiting = work_fetch(&mut writer, 1);
+    let _queued = call(&mut writer, activity(1, 10));
+    drive(&mut writer);
+    drop(waiting);
+    collect(&mut writer);
+    writer.fail_waiting_callers("the database is locked by another process");
+    // Commands come without a pause: the writer never ticks.
+    let _other = call(&mut writer, activity(2, 10));
+    drive(&mut writer);
+    let locked: i64 = writer
+        .db
+        .conn
+        .query_row("SELECT count(*) FROM worker_queue WHERE lock_token IS NOT NULL", [], |row| row.get(0))
+        .unwrap();
+    assert_eq!(locked, 0, "the lock is released");
 }

@@ -13,8 +13,11 @@ const FOREIGN_GAP: Duration = Duration::from_millis(1);
 /// Executes commands until the queue is closed and empty.
 pub(crate) fn run(mut writer: Writer, commands: &Arc<CommandQueue>) {
     let mut window = Window { commands, until: Instant::now() };
+    // Commands come in bursts. After a wake-up without one, none is expected.
+    let mut expected = true;
     loop {
-        let received = commands.take(writer.next_wake());
+        let received = commands.take(writer.next_wake(), expected);
+        expected = !received.commands.is_empty();
         match round(&mut writer, received, &mut window) {
             AfterRound::Again => {}
             AfterRound::Pause(pause) => std::thread::sleep(pause),
@@ -80,7 +83,7 @@ impl CommandSource for Window<'_> {
         if left.is_zero() {
             return None;
         }
-        let commands = self.commands.take(Some(left)).commands;
+        let commands = self.commands.take(Some(left), true).commands;
         (!commands.is_empty()).then_some(commands)
     }
 }

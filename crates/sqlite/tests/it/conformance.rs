@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use everturn_conformance::{PlainProvider, ProviderFactory, WorkerRowDamage};
 use everturn_proof::is_stress_run;
 use everturn_provider::{Clock, ManualClock, Provider};
+use everturn_sqlite::testing::{self, Environment};
 use everturn_sqlite::{SqliteOptions, SqliteProvider};
 use rusqlite::Connection;
 use tempfile::TempDir;
@@ -48,6 +49,15 @@ impl FileFactory {
     }
 }
 
+impl Drop for FileFactory {
+    /// After every case the totals are what a count would give.
+    fn drop(&mut self) {
+        if !std::thread::panicking() && self.path().exists() {
+            crate::totals::assert_right(&self.path());
+        }
+    }
+}
+
 #[async_trait]
 impl ProviderFactory for FileFactory {
     fn clock(&self) -> Arc<ManualClock> {
@@ -64,6 +74,13 @@ impl ProviderFactory for FileFactory {
         let provider = Arc::new(SqliteProvider::new(&url, Some(options)).await.unwrap());
         *self.opened.lock().unwrap() = Some(Arc::clone(&provider));
         provider
+    }
+
+    async fn open_on_tokio_time(&self, clock: Arc<dyn Clock>) -> Option<Arc<dyn Provider>> {
+        let batch_operations_max = self.batch_operations_max;
+        let options = SqliteOptions { clock, batch_operations_max, ..SqliteOptions::default() };
+        let url = format!("sqlite:{}", self.path().display());
+        Some(Arc::new(testing::open(&url, options, in_a_task()).await.unwrap()))
     }
 
     async fn reopen(&self, provider: Arc<dyn Provider>) -> Option<Arc<dyn Provider>> {
@@ -126,6 +143,11 @@ impl ProviderFactory for FileFactory {
         };
         self.damage(sql, [instance]) > 0
     }
+}
+
+/// The writer and all reads are on the caller's thread.
+fn in_a_task() -> Environment {
+    Environment { writer_in_task: true, ..Environment::default() }
 }
 
 mod in_batches {
@@ -210,6 +232,11 @@ impl ProviderFactory for MemoryFactory {
         Arc::new(SqliteProvider::new_in_memory_with_options(Some(options)).await.unwrap())
     }
 
+    async fn open_on_tokio_time(&self, clock: Arc<dyn Clock>) -> Option<Arc<dyn Provider>> {
+        let options = SqliteOptions { clock, ..settings() };
+        Some(Arc::new(testing::open("sqlite::memory:", options, in_a_task()).await.unwrap()))
+    }
+
     async fn damage_event(&self, _: &Arc<dyn Provider>, _: &str, _: u64, _: u64) {
         panic!("rows in memory cannot be damaged from outside");
     }
@@ -251,6 +278,8 @@ mod in_memory {
     everturn_conformance::sweep_cases!(MemoryFactory::new());
     everturn_conformance::tags_cases!(MemoryFactory::new());
     everturn_conformance::tokens_cases!(MemoryFactory::new());
+    everturn_conformance::turn_wake_ups_cases!(MemoryFactory::new());
     everturn_conformance::unknown_instance_cases!(MemoryFactory::new());
     everturn_conformance::warm_cases!(MemoryFactory::new());
+    everturn_conformance::work_wake_ups_cases!(MemoryFactory::new());
 }

@@ -1,11 +1,14 @@
 //! Damaged rows that only SQL can produce.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use everturn_core::{OrchestrationStatus, WorkItem};
-use everturn_provider::store;
-use everturn_provider::{Provider, ProviderAdmin};
+use everturn_provider::store::{self, Store as _};
+use everturn_provider::{ManualClock, Provider, ProviderAdmin};
 use everturn_sqlite::SqliteProvider;
 
-use crate::store::{Store, activity, begin, completion, fetch, fetch_work, signal, start};
+use crate::store::{LOCK, Store, activity, begin, completion, fetch, fetch_work, signal, start};
 
 #[tokio::test]
 async fn a_damaged_pin_stops_only_its_own_instance() {
@@ -189,4 +192,26 @@ async fn rows_of_an_instance_cannot_be_moved_to_an_instance_that_does_not_exist(
     }
     assert!(sql.execute("UPDATE instances SET instance_key = instance_key + 77", []).is_err());
     assert_eq!(fetch(&provider).await.unwrap().0.messages, [signal("a")]);
+}
+
+#[tokio::test]
+async fn stray_messages_push_out_no_damaged_activity_that_is_kept_for_repair() {
+    let store = Store::new();
+    let clock = Arc::new(ManualClock::new(1_000_000));
+    let provider = store.open_at(&clock).await;
+    let keep = "INSERT INTO set_aside (set_aside_at_ms, reason, instance_id, work_item) \
+         WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < ?2) SELECT 1, ?1, 'a', '{}' FROM n";
+    let stray = "the instance was never started";
+    let sql = store.sql();
+    sql.execute(keep, rusqlite::params!["the activity is damaged", 1]).unwrap();
+    sql.execute(keep, rusqlite::params![stray, 10_000]).unwrap();
+    provider.enqueue_for_orchestrator(signal("unknown"), None).await.unwrap();
+    clock.advance(Duration::from_secs(60));
+    let sweep = store::Sweep::new(LOCK).with_dead_letter_after(Duration::from_secs(1));
+    assert_eq!(provider.sweep(&sweep).await.unwrap().dead_letters.len(), 1);
+    let count = |reason: &str| -> i64 {
+        let select = "SELECT count(*) FROM set_aside WHERE reason = ?1";
+        sql.query_row(select, [reason], |row| row.get(0)).unwrap()
+    };
+    assert_eq!((count("the activity is damaged"), count(stray)), (1, 10_000));
 }

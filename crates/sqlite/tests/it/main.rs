@@ -1,6 +1,8 @@
 //! The SQLite provider: the contract, and what only SQLite has.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, missing_docs)]
 
+mod backup;
+mod bulk_delete;
 mod checkpoint;
 mod clock_jumps;
 mod conformance;
@@ -8,12 +10,18 @@ mod damage_sweep;
 mod damaged_rows;
 mod group_commit;
 mod guide;
+mod large_store;
 mod large_turns;
+mod log_growth;
 mod model;
+mod newer_schema;
 mod opening;
 mod pins;
+mod read_only;
+mod replaced_file;
 mod sharing;
 mod stale_locks;
 mod store;
+mod totals;
 mod waking;
 mod warm_steps;

@@ -7,39 +7,73 @@ use everturn_provider::store::Store as _;
 use everturn_provider::{ManualClock, Provider, TagFilter};
 
 use crate::store::{
-    LOCK, Store, activity, begin, completion, fetch, fetch_work, signal, start, started, until,
+    LOCK, Store, activity, begin, completion, fetch, fetch_work, named, signal, start, started, until,
 };
 
-/// The writer looks for other processes' commits four times a second; shorter than the second after which it looks at
-/// everything anyway.
-const SOON: Duration = Duration::from_millis(800);
+/// Providers of one process wake each other. Well below the interval at which a writer looks for other processes' commits.
+const SOON: Duration = Duration::from_millis(50);
+/// The quickest of this many rounds counts: the machine may be busy.
+const ROUNDS: usize = 10;
 
 #[tokio::test]
-async fn a_parked_fetch_sees_the_work_of_another_provider_soon() {
+async fn a_parked_fetch_is_woken_by_another_provider_of_the_process() {
     let store = Store::new();
     let (one, other) = (store.open().await, Arc::new(store.open().await));
-    let waiting = tokio::spawn({
-        let other = Arc::clone(&other);
-        async move { other.fetch_orchestration_item(LOCK, Duration::from_secs(20), None).await.unwrap() }
-    });
-    // The first look of the parked fetch must be over, or this tests nothing; a look of our own comes after it.
-    tokio::task::yield_now().await;
-    assert!(fetch(&other).await.is_none());
-    one.enqueue_for_orchestrator(start("a"), None).await.unwrap();
-    let began = Instant::now();
-    let (item, ..) = waiting.await.unwrap().expect("the other's work");
-    assert_eq!(item.instance, "a");
-    assert!(began.elapsed() < SOON, "it took {:?}", began.elapsed());
+    let mut quickest = Duration::MAX;
+    for round in 0..ROUNDS {
+        let waiting = tokio::spawn({
+            let other = Arc::clone(&other);
+            async move { other.fetch_orchestration_item(LOCK, Duration::from_secs(20), None).await.unwrap() }
+        });
+        // The first look of the parked fetch must be over, or this tests nothing; a look of our own comes after it.
+        tokio::task::yield_now().await;
+        assert!(fetch_work(&other).await.is_none());
+        let instance = format!("i{round}");
+        one.enqueue_for_orchestrator(start(&instance), None).await.unwrap();
+        let began = Instant::now();
+        let (item, ..) = waiting.await.unwrap().expect("the other's work");
+        assert_eq!(item.instance, instance);
+        quickest = quickest.min(began.elapsed());
+    }
+    assert!(quickest < SOON, "the quickest of {ROUNDS} wake-ups took {quickest:?}");
 }
 
 #[tokio::test]
-async fn a_watch_ends_when_another_provider_changes_the_instance() {
+async fn a_watch_ends_when_another_provider_of_the_process_changes_the_instance() {
     let store = Store::new();
     let (one, other) = (store.open().await, store.open().await);
-    let mut watch = other.watch("a");
-    begin(&one, "a", vec![]).await;
-    tokio::time::timeout(SOON, watch.changed(Duration::from_secs(20))).await.expect("the commit is noticed");
-    assert_eq!(other.read("a").await.unwrap(), one.read("a").await.unwrap());
+    let mut quickest = Duration::MAX;
+    for round in 0..ROUNDS {
+        let instance = format!("i{round}");
+        let mut watch = other.watch(&instance);
+        begin(&one, &instance, vec![]).await;
+        let began = Instant::now();
+        let changed = watch.changed(Duration::from_secs(20));
+        tokio::time::timeout(Duration::from_secs(10), changed).await.expect("the commit is noticed");
+        quickest = quickest.min(began.elapsed());
+        assert_eq!(other.read(&instance).await.unwrap(), one.read(&instance).await.unwrap());
+    }
+    assert!(quickest < SOON, "the quickest of {ROUNDS} watches took {quickest:?}");
+}
+
+#[tokio::test]
+async fn commits_of_others_fire_no_watch_on_an_instance_that_they_do_not_change() {
+    let store = Store::new();
+    let (one, other) = (store.open().await, store.open().await);
+    begin(&one, "still", vec![]).await;
+    let (mut still, mut changed) = (other.watch("still"), other.watch("changed"));
+    // The first commit after the watch began may fire it: what the instance was before is not known.
+    one.enqueue_for_orchestrator(start("changed"), None).await.unwrap();
+    still.changed(Duration::from_secs(20)).await;
+    let (_, token, _) = fetch(&one).await.expect("the start");
+    let ack =
+        one.ack_orchestration_item(&token, 1, vec![started("changed")], vec![], vec![], named(), vec![]);
+    ack.await.unwrap();
+    let moved = tokio::time::timeout(Duration::from_secs(10), changed.changed(Duration::from_secs(20)));
+    moved.await.expect("the commit is noticed");
+    // Watches are checked together, so that this one would have fired by now.
+    let unmoved = tokio::time::timeout(Duration::from_millis(300), still.changed(Duration::MAX)).await;
+    assert!(unmoved.is_err(), "the watch of an unchanged instance fired");
 }
 
 #[tokio::test]

@@ -52,6 +52,19 @@ impl Store {
         conn
     }
 
+    /// The folder with a locked file for each provider that has the database open.
+    pub(crate) fn owners(&self) -> PathBuf {
+        self.folder.path().join("store.db-owners")
+    }
+
+    /// The names of all files in the folder.
+    pub(crate) fn files(&self) -> Vec<String> {
+        let files = std::fs::read_dir(self.folder.path()).unwrap();
+        let mut names: Vec<_> = files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
     pub(crate) fn log_bytes(&self) -> u64 {
         std::fs::metadata(self.folder.path().join("store.db-wal")).map_or(0, |log| log.len())
     }

@@ -2,7 +2,10 @@
 //! output, so that the test has them after a kill.
 //!
 //! `work <database> <observations> <share> <of> <first run>`: drives its share of the instances, beside other processes.
+//! `watch <database>`: a mere client that reads.
 //! `hold <database>`: takes locks, and tries to use them when it reads a line.
+//! `relay <database> <name> <count>`: starts instances and works on them with the usual lock timeouts.
+//! `wait <database> <count> <name>...`: a client that waits for the instances of these processes.
 //! `fill <folder> <seed>`: works on a disk that is full for a while, and checks stored data at the end.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, reason = "a test process")]
 
@@ -17,7 +20,12 @@ async fn main() {
             let share = (share.parse().unwrap(), of.parse().unwrap());
             victim::work::run(database, observations, share, first_run.parse().unwrap()).await;
         }
+        ["watch", database] => victim::watch::run(database).await,
         ["hold", database] => victim::hold::run(database).await,
+        ["relay", database, name, count] => victim::relay::run(database, name, count.parse().unwrap()).await,
+        ["wait", database, count, names @ ..] => {
+            victim::relay::wait(database, count.parse().unwrap(), names).await;
+        }
         ["fill", folder, seed] => victim::fill::run(folder.as_ref(), seed.parse().unwrap()).await,
         other => panic!("unknown arguments: {other:?}"),
     }

@@ -4,6 +4,7 @@
 //! decides: nothing, all, a prefix that ends in the middle of a write, or any sectors of any writes. Changes of file names
 //! are kept the same way, in their order.
 
+mod bad_sectors;
 mod bytes;
 mod calls;
 mod locks;
@@ -17,6 +18,8 @@ use std::time::Duration;
 use rusqlite::ffi;
 use tokio::sync::Notify;
 
+use self::bad_sectors::BadSectors;
+pub use self::bad_sectors::{BadSector, PAGE_BYTES};
 use self::bytes::{FileBytes, PowerLoss};
 pub use self::calls::{CallClass, CallCounts, DiskCall, DiskFault};
 pub use self::locks::{FileLocks, ShmHeld, ShmLocks};
@@ -56,6 +59,7 @@ struct DiskState {
     fault: Option<DiskFault>,
     faults_hit: u64,
     bytes_max: Option<u64>,
+    bad_sectors: BadSectors,
     /// A test reads the disk: no call is counted and none fails.
     faults_paused: bool,
 }
@@ -95,6 +99,7 @@ impl Disk {
             fault: None,
             faults_hit: 0,
             bytes_max: None,
+            bad_sectors: BadSectors::default(),
             faults_paused: false,
         };
         Self {
@@ -211,6 +216,16 @@ impl Disk {
         self.state().bytes_max = bytes_max;
     }
 
+    /// From now on every read of this page of the database file fails. The log is not affected.
+    pub fn make_unreadable(&self, page: u64, how: BadSector) {
+        self.state().bad_sectors.add(page, how);
+    }
+
+    /// The page can be read again, and holds what it held before.
+    pub fn make_readable(&self, page: u64) {
+        self.state().bad_sectors.remove(page);
+    }
+
     /// The bytes of all files together.
     pub fn bytes_used(&self) -> u64 {
         self.state().bytes_used()
@@ -300,7 +315,17 @@ impl Disk {
         offset: u64,
         buffer: &mut [u8],
     ) -> Result<bool, SqliteCode> {
-        self.call(boot, DiskCall::Read, |state| Ok(state.file(id)?.read(offset, buffer)), |_| {})
+        let run = |state: &mut DiskState| {
+            if !state.bad_sectors.is_empty()
+                && let Some(code) = state.bad_sectors.error_at(offset, buffer.len())
+                && state.names.iter().any(|(name, named)| *named == id && name.ends_with(".db"))
+            {
+                state.faults_hit += 1;
+                return Err(code);
+            }
+            Ok(state.file(id)?.read(offset, buffer))
+        };
+        self.call(boot, DiskCall::Read, run, |_| {})
     }
 
     pub(crate) fn write(&self, boot: u64, id: FileId, offset: u64, data: &[u8]) -> Result<(), SqliteCode> {

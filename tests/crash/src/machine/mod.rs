@@ -1,5 +1,7 @@
 //! A machine with a disk: it is switched on, works, and loses power.
 
+mod pages;
+mod prepare;
 mod run_end;
 mod setup;
 
@@ -16,8 +18,11 @@ use everturn_simulation::{SeededRandom, SimClock};
 use everturn_sqlite::testing::{self, Environment};
 use everturn_sqlite::{SqliteOptions, SqliteProvider};
 use rusqlite::{Connection, OpenFlags};
+use tempfile::TempDir;
 use tokio::task::JoinSet;
 
+pub use self::pages::{PageKind, StoredPage};
+pub use self::prepare::Prepared;
 pub use self::run_end::{ClientAnswer, DamagedInstance, NOT_THERE, RunEnd, STANDS_STILL};
 pub use self::setup::MachineSetup;
 use crate::activities::{activities, tag_filter};
@@ -59,6 +64,8 @@ pub struct CrashMachine {
     pub damaged: BTreeSet<String>,
     vfs: Vfs,
     database: PathBuf,
+    /// Where the lock files are. It is removed with the machine.
+    _folder: TempDir,
     random: SeededRandom,
     now_ms: u64,
     commits: AtomicU64,
@@ -67,11 +74,11 @@ pub struct CrashMachine {
 }
 
 impl CrashMachine {
-    /// A machine with this disk, on which `log`'s instances will run. `database` names the file: only its lock file is on
-    /// a real disk.
+    /// A machine with this disk, on which `log`'s instances will run. `folder` is where its lock files are, on a real disk; it
+    /// is removed with the machine.
     pub fn new(
         disk: Arc<Disk>,
-        database: PathBuf,
+        folder: TempDir,
         log: ObservationLog,
         setup: MachineSetup,
         random: SeededRandom,
@@ -85,13 +92,19 @@ impl CrashMachine {
             has_permanent_fault: false,
             damaged: BTreeSet::new(),
             vfs,
-            database,
+            database: Self::database_in(&folder),
+            _folder: folder,
             random,
             now_ms: BEGINNING_MS,
             commits: AtomicU64::new(0),
             faults_at_work: AtomicU64::new(0),
             damaged_at_end: Mutex::default(),
         }
+    }
+
+    /// The database file of a machine with this folder.
+    pub fn database_in(folder: &TempDir) -> PathBuf {
+        folder.path().join("machine.db")
     }
 
     /// Switches the machine on and runs it until all instances have ended, or it cannot go on. `meanwhile` runs beside
@@ -408,14 +421,5 @@ async fn answer<T>(call: impl Future<Output = Result<T, ClientError>>) -> Client
         Ok(Ok(_)) => Ok(()),
         Ok(Err(error)) => Err(error.to_string()),
         Err(_) => Err("no answer".to_owned()),
-    }
-}
-
-impl Drop for CrashMachine {
-    fn drop(&mut self) {
-        let mut lock = self.database.clone().into_os_string();
-        lock.push("-lock");
-        // The file may not exist.
-        drop(std::fs::remove_file(lock));
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use everturn::RuntimeOptions;
 use everturn::runtime::ShadowReplay;
 use everturn_proof::is_stress_run;
 use everturn_simulation::SeededRandom;
@@ -40,7 +41,7 @@ impl MachineSetup {
             warm_instances_max: [0, 2, 1_000][random.index(3)],
             shadow_replay: if random.percent(20) { ShadowReplay::Always } else { ShadowReplay::Off },
             lock_timeout: Duration::from_millis([200, 1_000, 5_000][random.index(3)]),
-            max_attempts: u32::MAX,
+            max_attempts: RuntimeOptions::default().max_attempts,
             threads: false,
             checkpoint_every_ms: [0, 5, 20][random.index(3)],
         };

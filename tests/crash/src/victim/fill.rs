@@ -7,6 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use everturn::Client;
+use everturn::providers::store::Store as _;
+use everturn_sqlite::SqliteProvider;
 use rusqlite::{Connection, OpenFlags};
 
 use super::{open, print_line, start};
@@ -46,6 +48,13 @@ pub async fn run(folder: &Path, seed: u64) {
             Err(error) => print_line(&format!("wrong: unclear error: {error}")),
         }
     }
+    for mode in ["rw", "ro"] {
+        if let Err(error) = read_status(&database, mode, &before[0]).await {
+            print_line(&format!(
+                "wrong: a client that only reads (mode={mode}) fails on a full disk: {error}"
+            ));
+        }
+    }
     std::fs::remove_file(&ballast).unwrap();
 
     let done = async {
@@ -76,6 +85,15 @@ pub async fn run(folder: &Path, seed: u64) {
         print_line(&format!("wrong: {wrong}"));
     }
     print_line("done");
+}
+
+/// Opens the file as another process would, and reads.
+async fn read_status(database: &Path, mode: &str, instance: &str) -> Result<(), String> {
+    let url = format!("sqlite:{}?mode={mode}", database.display());
+    let provider = SqliteProvider::new(&url, None).await.map_err(|error| format!("opening: {error}"))?;
+    provider.read_status(instance).await.map_err(|error| format!("reading: {error}"))?;
+    provider.close().await;
+    Ok(())
 }
 
 /// Waits until no message, activity or lock is left.

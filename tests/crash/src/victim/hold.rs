@@ -6,7 +6,7 @@ use everturn::providers::{ExecutionMetadata, Provider, ProviderError, TagFilter}
 use everturn::{Event, EventKind};
 use everturn_core::WorkItem;
 
-use super::{LOCK, open, print_line};
+use super::{LOCK, open, print_line, wait_for_go};
 
 /// The instance whose turn is held.
 pub const TURN: &str = "held-turn";
@@ -84,8 +84,7 @@ pub async fn run(database: &str) {
         provider.fetch_orchestration_item(LOCK, Duration::ZERO, None).await.unwrap().expect("the start");
     print_line("holding");
     // The test stops it here, and lets it go on after its locks have expired.
-    let line = tokio::task::spawn_blocking(|| std::io::stdin().read_line(&mut String::new()));
-    drop(line.await);
+    wait_for_go().await;
     late("renewal of the turn", provider.renew_orchestration_item_lock(&turn_token, LOCK).await);
     let (events, work, metadata) = first_turn(TURN);
     late(

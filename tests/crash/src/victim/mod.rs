@@ -2,6 +2,8 @@
 
 pub mod fill;
 pub mod hold;
+pub mod relay;
+pub mod watch;
 pub mod work;
 
 use std::io::Write as _;
@@ -20,6 +22,13 @@ use crate::observed_store::ObservedStore;
 
 /// The lock timeout of victims.
 pub const LOCK: Duration = Duration::from_millis(400);
+
+/// Returns when the test sends a line, or has ended.
+async fn wait_for_go() {
+    let line = tokio::task::spawn_blocking(|| std::io::stdin().read_line(&mut String::new()));
+    // Without a test there is nothing to wait for.
+    drop(line.await);
+}
 
 /// Prints a line, and flushes it before it returns.
 pub fn print_line(line: &str) {
@@ -57,7 +66,6 @@ async fn start(
         warm_instances_max: if is_stress_run() { 0 } else { usual.warm_instances_max },
         worker_tag_filter: filter.clone(),
         session_idle_timeout: Duration::from_secs(3_600),
-        max_attempts: u32::MAX,
         ..usual
     };
     let store = Arc::new(ObservedStore::new(provider.clone(), Arc::clone(log)));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use everturn::Client;
 
-use super::{open, print_line, print_observation, start};
+use super::{open, print_line, print_observation, start, wait_for_go};
 use crate::clients::drive;
 use crate::observations::{InstanceObservations, ObservationLog};
 
@@ -32,8 +32,7 @@ pub async fn run(database: &str, observations: &str, share: (usize, usize), firs
     }
     print_line("all ended");
     // The test decides when to stop: other processes may still need this one.
-    let stop = tokio::task::spawn_blocking(|| std::io::stdin().read_line(&mut String::new()));
-    drop(stop.await);
+    wait_for_go().await;
     runtime.shutdown(None).await;
     provider.close().await;
     print_line("done");

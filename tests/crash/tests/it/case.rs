@@ -1,6 +1,5 @@
 //! What the proofs on simulated machines share.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 
 use everturn_crash_tests::disk::{Disk, Image};
@@ -11,9 +10,6 @@ use everturn_crash_tests::observations::{ObservationLog, Observations};
 use everturn_crash_tests::random::seeded;
 use everturn_crash_tests::tables::StoredTables;
 use everturn_proof::{Counts, Proof};
-
-/// Where the lock files of the databases are; everything else is in memory.
-pub(crate) static SCRATCH: LazyLock<tempfile::TempDir> = LazyLock::new(|| tempfile::tempdir().unwrap());
 
 /// The machine of a seed, with this many instances.
 pub(crate) fn machine(seed: u64, instances: usize, change: impl FnOnce(&mut MachineSetup)) -> CrashMachine {
@@ -30,23 +26,23 @@ pub(crate) fn machine_with(
     let random = seeded(seed);
     let mut setup = MachineSetup::draw(&mut random.branch(3));
     change(&mut setup);
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let database = SCRATCH.path().join(format!("{number}.db"));
+    let folder = tempfile::tempdir().unwrap();
+    let database = CrashMachine::database_in(&folder);
     let mut image = Image::new();
     if random.branch(7).percent(90) {
         image.insert(database.to_str().unwrap().to_owned(), NEW_FILE.clone());
     }
     let disk = Arc::new(Disk::with_image(&image, random.branch(4).next_u64()));
-    CrashMachine::new(disk, database, log, setup, random.branch(5))
+    CrashMachine::new(disk, folder, log, setup, random.branch(5))
 }
 
 /// A database without instances: most machines begin with one.
 static NEW_FILE: LazyLock<Vec<u8>> = LazyLock::new(|| {
-    let database = SCRATCH.path().join("new.db");
+    let folder = tempfile::tempdir().unwrap();
+    let database = CrashMachine::database_in(&folder);
     let disk = Arc::new(Disk::new(0));
     let setup = MachineSetup { nodes: 1, ..MachineSetup::draw(&mut seeded(0)) };
-    let mut machine = CrashMachine::new(disk, database.clone(), ObservationLog::new([]), setup, seeded(0));
+    let mut machine = CrashMachine::new(disk, folder, ObservationLog::new([]), setup, seeded(0));
     assert_eq!(machine.run(|_| async {}), RunEnd::Finished);
     machine.disk.image().remove(database.to_str().unwrap()).unwrap()
 });

@@ -105,6 +105,7 @@ const REASONS: [(&str, &str); 4] = [
         "that wait for a time to come",
         "SELECT EXISTS (SELECT 1 FROM orchestrator_queue JOIN instances USING (instance_key) \
              WHERE instance_id = ?1 AND visible_at_ms > ?2) \
+         OR EXISTS (SELECT 1 FROM instances WHERE instance_id = ?1 AND delayed_until_ms > ?2) \
          OR EXISTS (SELECT 1 FROM worker_queue WHERE instance_id = ?1 AND visible_at_ms > ?2)",
     ),
     (
@@ -117,10 +118,12 @@ const REASONS: [(&str, &str); 4] = [
         "with a row that the format forbids",
         "SELECT ?2 > 0 AND (EXISTS (SELECT 1 FROM instances WHERE instance_id = ?1 \
              AND ((lock_token IS NULL) <> (locked_until_ms IS NULL) OR (lock_token IS NULL) <> (lock_ms IS NULL) \
+                 OR (missing_handler IS NULL) <> (missing_version IS NULL) \
                  OR startable NOT IN (0, 1) OR orphaned NOT IN (0, 1))) \
          OR EXISTS (SELECT 1 FROM worker_queue WHERE instance_id = ?1 \
              AND ((lock_token IS NULL) <> (locked_until_ms IS NULL) OR (lock_token IS NULL) <> (lock_ms IS NULL) \
-                 OR ready NOT IN (0, 1) OR (ready = 1) <> (visible_at_ms = 0 AND lock_token IS NULL))) \
+                 OR ready NOT IN (0, 1) OR (missing_handler IS NOT NULL AND visible_at_ms = 0) \
+                 OR (ready = 1) <> ((visible_at_ms = 0 OR missing_handler IS NOT NULL) AND lock_token IS NULL))) \
          OR EXISTS (SELECT 1 FROM orchestrator_queue JOIN instances USING (instance_key) WHERE instance_id = ?1 \
              AND (tagged NOT IN (0, 1) OR is_start NOT IN (0, 1) OR visible_at_ms < 0)))",
     ),

@@ -19,7 +19,7 @@ use everturn_simulation::{SeededRandom, SimClock};
 use everturn_sqlite::SqliteOptions;
 use everturn_sqlite::testing::{self, Environment};
 
-use crate::case::{SCRATCH, inspect, inspect_end, machine};
+use crate::case::{inspect, inspect_end, machine};
 
 /// How many instances a scenario has.
 const INSTANCES: usize = 2;
@@ -238,11 +238,11 @@ fn status_with(
 
 #[test]
 fn a_status_is_read_whole_or_not_at_all() {
-    let database = SCRATCH.path().join("status.db");
+    let folder = tempfile::tempdir().unwrap();
+    let database = CrashMachine::database_in(&folder);
     let log = ObservationLog::new([("i0".to_owned(), InstanceScript::Eternal(2))]);
     let setup = MachineSetup { nodes: 1, ..MachineSetup::draw(&mut seeded(1)) };
-    let mut machine =
-        CrashMachine::new(Arc::new(Disk::new(1)), database.clone(), log, setup, seeded(1).branch(5));
+    let mut machine = CrashMachine::new(Arc::new(Disk::new(1)), folder, log, setup, seeded(1).branch(5));
     assert_eq!(machine.run(|_| async {}), RunEnd::Finished);
     let image = machine.disk.image();
     let mut refusals = 0;

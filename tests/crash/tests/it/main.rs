@@ -7,6 +7,10 @@
     missing_docs
 )]
 
+// Failed comparisons say what was expected of which expression.
+#[macro_use]
+extern crate everturn_proof;
+
 mod case;
 mod damage;
 mod file_system;
@@ -15,5 +19,7 @@ mod io_faults;
 mod kills;
 mod power_cuts;
 mod simulation;
+mod two_processes;
+mod unreadable_rows;
 mod victim_process;
 mod zombies;

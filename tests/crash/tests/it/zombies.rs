@@ -14,7 +14,7 @@ use crate::kills::SharedDatabase;
 use crate::victim_process::{ALL_ENDED, VictimProcess};
 
 /// How many instances are added with every stop.
-const INSTANCES: usize = 16;
+const INSTANCES: usize = 48;
 /// How often working processes are stopped in a case.
 const STALLS: usize = 3;
 /// Longer than any lock of a victim is valid.

@@ -3,8 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use everturn_core::turn::CancelledChild;
 use everturn_core::{Event, WorkItem};
-use everturn_provider::store::{ExecutionRead, Stamp, Store, TurnCommit};
+use everturn_provider::store::{
+    ExecutionRead, Feature, MessageNotes, NewMessage, ParentLink, Stamp, Store, TurnCommit,
+};
 use everturn_provider::{ProviderError, ScheduledActivityIdentifier};
 
 use super::super::retrying::RetryBackoff;
@@ -22,6 +25,7 @@ pub(super) struct TurnEffects {
     pub(super) orchestrator_items: Vec<WorkItem>,
     /// Schedule ids of activities that are no longer wanted.
     pub(super) cancelled_activities: Vec<u64>,
+    pub(super) cancelled_children: Vec<CancelledChild>,
 }
 
 /// How a commit ended.
@@ -29,7 +33,7 @@ pub(super) struct TurnEffects {
 pub(super) enum TurnCommitOutcome {
     /// The turn is durable.
     Durable,
-    /// The lock is lost or the history has moved on: another worker takes the turn.
+    /// The store failed until the lock was lost, or the history has moved on: the turn is taken again.
     GivenUp(ProviderError),
     /// The store will never accept this turn.
     Refused(ProviderError),
@@ -45,7 +49,9 @@ impl LockedInstance<'_> {
         stamp: Stamp,
         warm_slot: Option<Arc<CheckInSlot>>,
     ) -> (TurnCommitOutcome, Vec<Event>) {
-        fill_in_parent_executions(self.node.store.as_ref(), &mut effects.orchestrator_items).await;
+        if let Err(error) = fill_in_parent_executions(self, &mut effects.orchestrator_items).await {
+            return (TurnCommitOutcome::GivenUp(error), effects.history_delta);
+        }
         let cancelled = effects.cancelled_activities.into_iter();
         let cancelled_activities: Vec<ScheduledActivityIdentifier> = cancelled
             .map(|activity_id| ScheduledActivityIdentifier {
@@ -65,7 +71,10 @@ impl LockedInstance<'_> {
         commit.update = update_of_delta(&effects.history_delta);
         commit.history_delta = effects.history_delta;
         commit.worker_items = effects.worker_items.into_iter().map(Into::into).collect();
-        commit.orchestrator_items = effects.orchestrator_items.into_iter().map(Into::into).collect();
+        let cancels = effects.cancelled_children.into_iter();
+        let cancels = cancels.map(|child| self.cancel_message(execution_id, child));
+        commit.orchestrator_items =
+            effects.orchestrator_items.into_iter().map(Into::into).chain(cancels).collect();
         commit.cancelled_activities = cancelled_activities;
         // A new execution builds on no commit of its own.
         commit.base = self.base.filter(|_| execution_id == self.execution_id);
@@ -74,8 +83,20 @@ impl LockedInstance<'_> {
         let outcome = self.commit_while_locked(&commit, &after).await;
         if matches!(outcome, TurnCommitOutcome::Durable) {
             after.cancel_activities();
+            self.note_committed();
         }
         (outcome, commit.history_delta)
+    }
+
+    /// The message that cancels a child. Its notes name the call, because another instance may have the child's id.
+    fn cancel_message(&self, execution_id: u64, child: CancelledChild) -> NewMessage {
+        let CancelledChild { instance, schedule_id, reason } = child;
+        let message = NewMessage::from(WorkItem::CancelInstance { instance, reason });
+        if !self.node.store.supports(Feature::MessageNotes) {
+            return message;
+        }
+        let call = ParentLink { instance: self.instance.clone(), execution_id, schedule_id };
+        message.with_notes(MessageNotes::of_parents_cancel(call))
     }
 
     /// Tries a commit until it is durable, refused, or the lock is lost.

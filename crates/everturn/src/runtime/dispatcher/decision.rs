@@ -6,13 +6,13 @@ use std::time::Duration;
 use everturn_core::turn::{Execution, ExecutionIdentity};
 use everturn_core::{Event, EventKind, OrchestrationHandlerRef, WorkItem};
 use everturn_provider::OrchestrationItem;
-use everturn_provider::store::LentInstance;
+use everturn_provider::store::{FetchedTurn, HandlerKey};
 use semver::Version;
 
 use super::super::options::ShadowReplay;
 use super::super::registry::OrchestrationRegistry;
 use super::super::warm_cache::{LentEntry, WarmEntry};
-use super::duplicate_start::{ignored_start_notices, split_messages};
+use super::duplicate_start::{SplitMessages, caller, ignored_start_notices, split_messages};
 use super::execution_start::ExecutionStart;
 use super::execution_state::{ExecutionState, RecordedEnd, turns_in};
 use super::locked_instance::LockedInstance;
@@ -30,6 +30,9 @@ pub(super) enum Decision {
     Run(ReadyTurn),
     /// Abandon the lock. The messages return to the queue and are offered again after `delay`.
     GiveBack { delay: Option<Duration>, ignore_attempt: bool },
+    /// Abandon the lock, because this runtime lacks the handler. Runtimes that lack it too are offered the instance again
+    /// after `delay`, others at once.
+    LeaveToOthers { delay: Duration, handler: HandlerKey },
     /// Remove the messages from the queue without a turn, and send `notices` to other instances.
     Acknowledge { notices: Vec<WorkItem> },
     /// Record that the instance failed: its messages were tried too often.
@@ -37,11 +40,8 @@ pub(super) enum Decision {
 }
 
 /// Decides what to do with a fetched turn. Logs why, if it is not run.
-pub(super) fn decide(
-    locked: &LockedInstance<'_>,
-    mut item: OrchestrationItem,
-    lent: Option<LentInstance>,
-) -> Decision {
+pub(super) fn decide(locked: &LockedInstance<'_>, fetched: FetchedTurn) -> Decision {
+    let FetchedTurn { mut item, notes, warm: lent, .. } = fetched;
     if let Some(pinned) = unsupported_version(locked, &item.history) {
         return give_back_unsupported_version(locked, &pinned);
     }
@@ -74,23 +74,19 @@ pub(super) fn decide(
             "history cannot be read; abandoning the lock, the messages are tried again");
         return Decision::GiveBack { delay: Some(RETRY_DELAY), ignore_attempt: false };
     }
-    decide_by_state(locked, item, messages, warm, state)
+    let split = split_messages(&locked.instance, messages, &notes, &state);
+    decide_by_state(locked, item, split, warm, state)
 }
 
 /// Decides by the state of the execution and the starts among the messages.
 fn decide_by_state(
     locked: &LockedInstance<'_>,
     item: OrchestrationItem,
-    messages: Vec<WorkItem>,
+    split: SplitMessages,
     warm: Option<WarmEntry>,
     state: ExecutionState,
 ) -> Decision {
-    let split = split_messages(&locked.instance, messages, state.has_history);
-    for ignored in &split.ignored {
-        tracing::warn!(target: "everturn::runtime", instance_id = %locked.instance,
-            execution_id = %locked.execution_id, orchestration_name = %ignored.name,
-            "start of an existing instance ignored");
-    }
+    log_ignored(locked, &split);
     let is_successor = split.start.as_ref().is_some_and(ExecutionStart::is_successor);
     match state.end {
         Some(RecordedEnd::Terminal) => {
@@ -106,7 +102,7 @@ fn decide_by_state(
         }
         Some(RecordedEnd::ContinuedAsNew) | None => {}
     }
-    let running_for = split.start.as_ref().map_or_else(|| state.parent(), |start| start.parent.as_ref());
+    let running_for = caller(split.start.as_ref(), &state);
     let notices = ignored_start_notices(&locked.instance, &split.ignored, false, running_for);
     if let Some(entry) = warm {
         return Decision::Run(ReadyTurn { entry, was_warm: true, messages: split.messages, notices });
@@ -127,6 +123,19 @@ fn decide_by_state(
     };
     let entry = begin_execution(locked, identity, handler, item, split.start, state.start);
     Decision::Run(ReadyTurn { entry, was_warm: false, messages: split.messages, notices })
+}
+
+fn log_ignored(locked: &LockedInstance<'_>, split: &SplitMessages) {
+    for start in &split.ignored {
+        tracing::warn!(target: "everturn::runtime", instance_id = %locked.instance,
+            execution_id = %locked.execution_id, orchestration_name = %start.name,
+            "start of an existing instance ignored");
+    }
+    for call in &split.ignored_cancels {
+        tracing::warn!(target: "everturn::runtime", instance_id = %locked.instance,
+            execution_id = %locked.execution_id, parent_instance = %call.instance, parent_id = call.schedule_id,
+            "cancellation by a parent ignored: its call did not start this instance");
+    }
 }
 
 /// The engine version that an execution is pinned to, if this runtime cannot replay it. An execution that no runtime
@@ -154,7 +163,7 @@ fn acknowledge_unknown_instance(locked: &LockedInstance<'_>, notices: Vec<WorkIt
     Decision::Acknowledge { notices }
 }
 
-/// Abandons the lock of an instance without a registered handler. Another node may have it.
+/// Leaves an instance without a registered handler to a node that has it.
 fn give_back_unregistered(locked: &LockedInstance<'_>, name: &str, version: Option<&str>) -> Decision {
     let options = &locked.node.options;
     let backoff = options.unregistered_backoff.delay(locked.attempt_count);
@@ -171,7 +180,8 @@ fn give_back_unregistered(locked: &LockedInstance<'_>, name: &str, version: Opti
         backoff_secs = backoff.as_secs_f64(),
         "Orchestration not registered, abandoning its lock"
     );
-    Decision::GiveBack { delay: Some(backoff), ignore_attempt: false }
+    let handler = HandlerKey::orchestration(name, version.map(str::to_owned));
+    Decision::LeaveToOthers { delay: backoff, handler }
 }
 
 /// Name and version of the orchestration to run; `None` if neither a message nor the store names one.

@@ -1,8 +1,11 @@
-//! Starts of an instance that exists already: they are ignored, and the parent of an ignored child start is notified.
+//! Messages that do not concern the instance that has their id: starts of an instance that exists already, whose parents
+//! are notified, and cancellations by a parent of another instance.
 
 use everturn_core::{ErrorDetails, WorkItem};
+use everturn_provider::store::{MessageNotes, ParentLink};
 
 use super::execution_start::{ExecutionStart, ParentCall};
+use super::execution_state::ExecutionState;
 
 /// The messages of a turn, with its starts taken out.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -13,24 +16,43 @@ pub(crate) struct SplitMessages {
     pub(crate) messages: Vec<WorkItem>,
     /// Starts that do not count.
     pub(crate) ignored: Vec<ExecutionStart>,
+    /// Calls whose parent cancelled its child, but another call or a client started this instance.
+    pub(crate) ignored_cancels: Vec<ParentLink>,
 }
 
 /// Takes the starts out of a turn's messages.
 ///
 /// An instance with history does not start again. Of several starts the first counts, and a successor counts before all
-/// of them.
-pub(crate) fn split_messages(instance: &str, messages: Vec<WorkItem>, has_history: bool) -> SplitMessages {
+/// of them. `notes` are those of the messages, or empty.
+pub(crate) fn split_messages(
+    instance: &str,
+    messages: Vec<WorkItem>,
+    notes: &[MessageNotes],
+    state: &ExecutionState,
+) -> SplitMessages {
     let mut split = SplitMessages::default();
     let has_successor = messages.iter().any(|message| matches!(message, WorkItem::ContinueAsNew { .. }));
-    for message in messages {
+    let is_new = !(state.has_history || has_successor);
+    let mut others = Vec::with_capacity(messages.len());
+    for (position, message) in messages.into_iter().enumerate() {
         match ExecutionStart::from_message(message) {
-            Err(message) => split.messages.push(message),
-            Ok(start)
-                if split.start.is_none() && (start.is_successor() || !(has_history || has_successor)) =>
-            {
+            Err(message) => {
+                let sender = notes.get(position).and_then(MessageNotes::cancelled_by);
+                others.push((message, sender));
+            }
+            Ok(start) if split.start.is_none() && (start.is_successor() || is_new) => {
                 split.start = Some(start);
             }
             Ok(start) => split.ignored.push(start),
+        }
+    }
+    let parent = caller(split.start.as_ref(), state);
+    for (message, sender) in others {
+        match sender {
+            Some(call) if !parent.is_some_and(|parent| parent.is(call)) => {
+                split.ignored_cancels.push(call.clone());
+            }
+            _ => split.messages.push(message),
         }
     }
     let carried = split.start.as_ref().and_then(|start| start.carried.as_ref());
@@ -42,6 +64,14 @@ pub(crate) fn split_messages(instance: &str, messages: Vec<WorkItem>, has_histor
         split.messages.splice(0..0, queued);
     }
     split
+}
+
+/// The call that started this instance, or that its start message makes.
+pub(crate) fn caller<'a>(
+    start: Option<&'a ExecutionStart>,
+    state: &'a ExecutionState,
+) -> Option<&'a ParentCall> {
+    start.map_or_else(|| state.parent(), |start| start.parent.as_ref())
 }
 
 /// The notices to parents whose child start was ignored. A start by a client gets none.
@@ -115,9 +145,20 @@ mod tests {
         WorkItem::QueueMessage { instance: "i".into(), name: "q".into(), data: data.into() }
     }
 
+    /// A running instance that this call started.
+    fn running(parent: Option<ParentCall>) -> ExecutionState {
+        let start = ExecutionStart::recorded("A".into(), "1.0.0".into(), parent);
+        ExecutionState { has_history: true, start: Some(start.into()), last_event_id: 5, end: None }
+    }
+
+    fn unstarted() -> ExecutionState {
+        ExecutionState::of(&[])
+    }
+
     #[test]
     fn first_start_counts_and_the_second_is_ignored() {
-        let split = split_messages("i", vec![start("A", None), queued("1"), start("B", Some("p"))], false);
+        let batch = vec![start("A", None), queued("1"), start("B", Some("p"))];
+        let split = split_messages("i", batch, &[], &unstarted());
         assert_eq!(split.start.unwrap().name, "A");
         assert_eq!(split.messages, vec![queued("1")]);
         assert_eq!(split.ignored.len(), 1);
@@ -126,7 +167,7 @@ mod tests {
 
     #[test]
     fn start_of_an_instance_with_history_is_ignored() {
-        let split = split_messages("i", vec![start("A", None), queued("1")], true);
+        let split = split_messages("i", vec![start("A", None), queued("1")], &[], &running(None));
         assert_eq!(split.start, None);
         assert_eq!(split.messages, vec![queued("1")]);
         assert_eq!(split.ignored.len(), 1);
@@ -137,8 +178,8 @@ mod tests {
         for batch in
             [vec![start("A", Some("p")), successor(&[])], vec![successor(&[]), start("A", Some("p"))]]
         {
-            for has_history in [true, false] {
-                let split = split_messages("i", batch.clone(), has_history);
+            for state in [running(None), unstarted()] {
+                let split = split_messages("i", batch.clone(), &[], &state);
                 assert_eq!(split.start.unwrap().name, "S");
                 assert_eq!(split.ignored.len(), 1);
             }
@@ -148,13 +189,56 @@ mod tests {
     #[test]
     fn carried_messages_come_before_all_others() {
         let batch = vec![queued("3"), successor(&[("q", "1"), ("q", "2")]), queued("4")];
-        let split = split_messages("i", batch, true);
+        let split = split_messages("i", batch, &[], &running(None));
         assert_eq!(split.messages, vec![queued("1"), queued("2"), queued("3"), queued("4")]);
         assert_eq!(split.start.unwrap().carried.unwrap().custom_status.as_deref(), Some("s"));
     }
 
     fn call(instance: &str, id: u64, execution_id: Option<u64>) -> ParentCall {
         ParentCall { instance: instance.into(), id, execution_id }
+    }
+
+    fn link(instance: &str, execution_id: u64, schedule_id: u64) -> ParentLink {
+        ParentLink { instance: instance.into(), execution_id, schedule_id }
+    }
+
+    /// Whether the instance takes the cancellation that `by` sent.
+    fn is_cancelled(state: &ExecutionState, by: Option<ParentLink>, starts: Vec<WorkItem>) -> bool {
+        let mut notes = vec![MessageNotes::default(); starts.len()];
+        notes.push(by.map_or_else(MessageNotes::default, MessageNotes::of_parents_cancel));
+        let mut messages = starts;
+        messages.push(WorkItem::CancelInstance { instance: "i".into(), reason: "r".into() });
+        let split = split_messages("i", messages, &notes, state);
+        assert_eq!(split.messages.len() + split.ignored_cancels.len(), 1);
+        split.ignored_cancels.is_empty()
+    }
+
+    #[test]
+    fn a_parent_cancels_the_instance_that_its_call_started_and_no_other() {
+        let child = running(Some(call("p", 2, Some(1))));
+        assert!(is_cancelled(&child, Some(link("p", 1, 2)), vec![]));
+        for stranger in [link("q", 1, 2), link("p", 2, 2), link("p", 1, 3)] {
+            assert!(!is_cancelled(&child, Some(stranger.clone()), vec![]), "{stranger:?}");
+        }
+        assert!(!is_cancelled(&running(None), Some(link("p", 1, 2)), vec![]), "a root has no parent");
+        assert!(is_cancelled(&child, None, vec![]), "a client cancels any instance");
+        assert!(is_cancelled(&running(None), None, vec![]));
+    }
+
+    #[test]
+    fn a_cancel_beside_its_start_counts_only_if_that_start_does() {
+        let (by_client, by_parent) = (start("A", None), start("A", Some("p")));
+        let cancel = || Some(link("p", 1, 2));
+        assert!(is_cancelled(&unstarted(), cancel(), vec![by_parent.clone()]));
+        assert!(is_cancelled(&unstarted(), cancel(), vec![by_parent.clone(), by_client.clone()]));
+        assert!(!is_cancelled(&unstarted(), cancel(), vec![by_client, by_parent]));
+    }
+
+    #[test]
+    fn a_call_that_named_no_execution_is_known_by_its_event() {
+        let child = running(Some(call("p", 2, None)));
+        assert!(is_cancelled(&child, Some(link("p", 7, 2)), vec![]));
+        assert!(!is_cancelled(&child, Some(link("p", 7, 3)), vec![]));
     }
 
     fn ignored(parent: Option<ParentCall>) -> Vec<ExecutionStart> {

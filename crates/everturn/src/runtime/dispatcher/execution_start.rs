@@ -1,6 +1,7 @@
 //! How an execution began, or is to begin.
 
 use everturn_core::{Event, EventKind, INITIAL_EVENT_ID, WorkItem};
+use everturn_provider::store::ParentLink;
 
 /// How an execution began, as its start event records it, or how a start message asks it to begin.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -132,5 +133,13 @@ impl ParentCall {
     /// The call, if both the instance and the schedule event are named.
     fn new(instance: Option<String>, id: Option<u64>, execution_id: Option<u64>) -> Option<Self> {
         Some(Self { instance: instance?, id: id?, execution_id })
+    }
+
+    /// Returns true if `link` is this call. A call that did not name its execution is known by its event.
+    pub(crate) fn is(&self, link: &ParentLink) -> bool {
+        let ParentLink { instance, execution_id, schedule_id } = link;
+        self.instance == *instance
+            && self.id == *schedule_id
+            && self.execution_id.is_none_or(|own| own == *execution_id)
     }
 }

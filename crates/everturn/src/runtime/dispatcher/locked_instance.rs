@@ -1,15 +1,17 @@
 //! A locked instance: its lock is renewed while a turn is decided on, taken and committed.
 
+use std::future::Future;
 use std::time::Duration;
 
-use everturn_core::WorkItem;
-use everturn_provider::store::{FetchedTurn, LentInstance, LockKind, Stamp, TurnAbandon};
-use everturn_provider::{OrchestrationItem, ProviderError};
+use everturn_core::{Event, WorkItem};
+use everturn_provider::ProviderError;
+use everturn_provider::store::{ExecutionRead, FetchedTurn, HandlerKey, LockKind, Stamp, TurnAbandon};
 use tokio_util::sync::CancellationToken;
 
 use super::super::lock_keeper::{LockGuard, LockTerms};
 use super::super::node::Node;
-use super::super::retrying::retrying;
+use super::super::retrying::{RetryBackoff, retrying};
+use super::super::uncounted_attempts::AttemptKey;
 use super::commit_turn::{TurnCommitOutcome, TurnEffects};
 
 /// A locked instance. Its lock is renewed until this is dropped.
@@ -27,23 +29,24 @@ pub(crate) struct LockedInstance<'a> {
 }
 
 impl<'a> LockedInstance<'a> {
-    /// Starts to renew the lock of a fetched turn. Returns with it what was fetched: the stored instance and, if it is
-    /// warm, its execution.
-    pub(super) fn new(
-        node: &'a Node,
-        worker_id: &'a str,
-        fetched: FetchedTurn,
-    ) -> (Self, OrchestrationItem, Option<LentInstance>) {
-        let FetchedTurn { item, lock_token, attempt_count, warm, stamp: base, .. } = fetched;
+    /// Starts to renew the lock of a fetched turn.
+    pub(super) fn new(node: &'a Node, worker_id: &'a str, fetched: &FetchedTurn) -> Self {
         let terms = LockTerms {
             kind: LockKind::Orchestration,
             timeout: node.options.orchestrator_lock_timeout,
             buffer: node.options.orchestrator_lock_renewal_buffer,
         };
-        let lock = node.locks.keep(lock_token.clone(), terms, CancellationToken::new());
-        let (instance, execution_id) = (item.instance.clone(), item.execution_id);
-        let locked = Self { node, worker_id, instance, execution_id, attempt_count, lock_token, base, lock };
-        (locked, item, warm)
+        let FetchedTurn { item, lock_token, lock_left, attempt_count, stamp, .. } = fetched;
+        Self {
+            node,
+            worker_id,
+            instance: item.instance.clone(),
+            execution_id: item.execution_id,
+            attempt_count: node.uncounted.subtract_from(*attempt_count, || turn_key(&item.instance)),
+            lock_token: lock_token.clone(),
+            base: *stamp,
+            lock: node.locks.keep(lock_token.clone(), terms, *lock_left, CancellationToken::new()),
+        }
     }
 
     /// Abandons the lock: the messages return to the queue.
@@ -51,17 +54,69 @@ impl<'a> LockedInstance<'a> {
         abandon_turn(self.node, &self.lock_token, delay, ignore_attempt).await;
     }
 
+    /// Abandons the lock because this runtime lacks the handler. A store that cannot look for another runtime that has it
+    /// delays the instance for all.
+    pub(super) async fn leave_to_others(self, delay: Duration, handler: HandlerKey) {
+        let handler = self.node.handlers.as_ref().map(|_| handler);
+        let abandon =
+            TurnAbandon::new(&self.lock_token).with_delay(Some(delay)).with_missing_handler(handler);
+        // The failure is logged, and costs one attempt.
+        send_abandon(self.node, &abandon).await.ok();
+    }
+
     /// Removes the messages from the queue and sends `notices` to other instances. Nothing else changes.
-    pub(super) async fn acknowledge(&self, notices: Vec<WorkItem>) {
+    pub(super) async fn acknowledge(self, notices: Vec<WorkItem>) {
         let effects = TurnEffects { orchestrator_items: notices, ..TurnEffects::default() };
-        let stamp = self.node.new_stamp();
-        if let (TurnCommitOutcome::GivenUp(error) | TurnCommitOutcome::Refused(error), _) =
-            self.commit_turn(self.execution_id, effects, stamp, None).await
-        {
-            tracing::warn!(target: "everturn::runtime", instance_id = %self.instance,
-                execution_id = %self.execution_id, %error,
-                "acknowledging messages failed; they return to the queue when the lock ends");
+        let (execution_id, stamp) = (self.execution_id, self.node.new_stamp());
+        match self.commit_turn(execution_id, effects, stamp, None).await.0 {
+            TurnCommitOutcome::Durable => {}
+            TurnCommitOutcome::GivenUp(error) => self.give_up(execution_id, &error).await,
+            TurnCommitOutcome::Refused(error) => self.warn_not_committed(execution_id, &error),
         }
+    }
+
+    /// Reads the history of an execution. A retryable error is retried for as long as the lock is held.
+    pub(super) async fn read_history(&self, execution_id: u64) -> Result<Vec<Event>, ProviderError> {
+        let read = ExecutionRead::of(&self.instance, execution_id);
+        self.retry_while_locked(|| self.node.store.read_execution(&read)).await.map(|stored| stored.history)
+    }
+
+    /// Makes a call until it succeeds, fails with a permanent error, or the lock is lost. Returns the last error then.
+    pub(super) async fn retry_while_locked<T, F>(&self, call: impl Fn() -> F) -> Result<T, ProviderError>
+    where
+        F: Future<Output = Result<T, ProviderError>>,
+    {
+        let mut backoff = RetryBackoff::new();
+        loop {
+            let error = match call().await {
+                Err(error) if error.is_retryable() => error,
+                answer => return answer,
+            };
+            tokio::select! {
+                biased;
+                () = self.lock.lost() => return Err(error),
+                () = tokio::time::sleep(backoff.next_wait()) => {}
+            }
+        }
+    }
+
+    /// Logs that the turn was not committed because the store failed, the lock is lost or the history moved on. Abandons
+    /// the lock if the store may still count it as held. None of this is the turn's fault, so the attempt is taken back.
+    pub(super) async fn give_up(self, execution_id: u64, error: &ProviderError) {
+        self.warn_not_committed(execution_id, error);
+        if !error.is_history_moved() && !self.lock.is_given_up() {
+            return;
+        }
+        let (node, key) = (self.node, turn_key(&self.instance));
+        let abandon = TurnAbandon::new(&self.lock_token).with_ignored_attempt(true);
+        if send_abandon(node, &abandon).await.is_err() {
+            node.uncounted.note(key);
+        }
+    }
+
+    /// The turn is committed: attempts before it no longer matter.
+    pub(super) fn note_committed(&self) {
+        self.node.uncounted.forget(|| turn_key(&self.instance));
     }
 
     /// Logs that a commit did not happen.
@@ -79,9 +134,19 @@ pub(super) async fn abandon_turn(
     ignore_attempt: bool,
 ) {
     let abandon = TurnAbandon::new(lock_token).with_delay(delay).with_ignored_attempt(ignore_attempt);
-    let abandoned = retrying(node.options.orchestrator_lock_timeout, || node.store.abandon_turn(&abandon));
-    if let Err(error) = abandoned.await {
+    // The failure is logged, and costs one attempt.
+    send_abandon(node, &abandon).await.ok();
+}
+
+async fn send_abandon(node: &Node, abandon: &TurnAbandon) -> Result<(), ProviderError> {
+    let lock_token = &abandon.lock_token;
+    let abandoned = retrying(node.options.orchestrator_lock_timeout, || node.store.abandon_turn(abandon));
+    abandoned.await.inspect_err(|error| {
         tracing::warn!(target: "everturn::runtime::dispatchers::orchestration", %lock_token, %error,
             "abandoning the lock of an instance failed; the instance waits until the lock expires");
-    }
+    })
+}
+
+fn turn_key(instance: &str) -> AttemptKey {
+    AttemptKey::Turn { instance: instance.to_owned() }
 }

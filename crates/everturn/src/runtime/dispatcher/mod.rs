@@ -26,12 +26,13 @@ mod turn_report;
 
 use std::sync::Arc;
 
-use everturn_provider::store::{Feature, FetchedTurn, TurnFetch};
+use everturn_provider::store::{Feature, FetchedTurn, LockKind, TurnFetch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::node::Node;
 use super::pacing::FetchPace;
+use super::unfinished_work::WorkUnderWay;
 use decision::{Decision, decide};
 use in_flight::InFlightTurns;
 use locked_instance::{LockedInstance, abandon_turn};
@@ -47,9 +48,15 @@ pub(crate) async fn run_slot(node: Arc<Node>, slot: usize, stop: CancellationTok
     if node.store.supports(Feature::WarmInstances) {
         fetch = fetch.with_warm(Arc::new(node.warm.clone()));
     }
+    fetch.handlers.clone_from(&node.handlers);
     let mut pace = FetchPace::new(options.dispatcher_min_poll_interval);
     let mut in_flight = InFlightTurns::default();
     while !stop.is_cancelled() {
+        tokio::select! {
+            biased;
+            () = in_flight.beside(node.deferred_drops.are_few()) => {}
+            () = stop.cancelled() => break,
+        }
         let fetched_at = Instant::now();
         let fetched = tokio::select! {
             biased;
@@ -60,14 +67,17 @@ pub(crate) async fn run_slot(node: Arc<Node>, slot: usize, stop: CancellationTok
             Ok(turns) if turns.is_empty() => in_flight.beside(pace.found_nothing(fetched_at, &stop)).await,
             Ok(turns) if stop.is_cancelled() => {
                 for turn in turns {
+                    let under_way = begin(&node, &turn);
                     // Nothing of it has run, so the attempt does not count.
                     in_flight.beside(abandon_turn(&node, &turn.lock_token, None, true)).await;
+                    under_way.finished();
                 }
             }
             Ok(turns) => {
                 pace.found();
                 for turn in turns {
-                    in_flight.push(process_turn(&node, &worker_id, turn));
+                    let under_way = begin(&node, &turn);
+                    in_flight.push(process_turn(&node, &worker_id, turn, under_way));
                 }
             }
             Err(error) => {
@@ -80,13 +90,23 @@ pub(crate) async fn run_slot(node: Arc<Node>, slot: usize, stop: CancellationTok
     in_flight.finish().await;
 }
 
+fn begin(node: &Node, turn: &FetchedTurn) -> WorkUnderWay {
+    let lock_timeout = node.options.orchestrator_lock_timeout;
+    node.unfinished.begin(LockKind::Orchestration, &turn.lock_token, lock_timeout)
+}
+
 /// Takes a fetched turn to its end: a commit, or an abandoned lock.
-async fn process_turn(node: &Node, worker_id: &str, fetched: FetchedTurn) {
-    let (locked, item, lent) = LockedInstance::new(node, worker_id, fetched);
-    match decide(&locked, item, lent) {
+async fn process_turn(node: &Node, worker_id: &str, fetched: FetchedTurn, under_way: WorkUnderWay) {
+    if let Some(metrics) = &node.metrics {
+        metrics.record_orchestration_item_fetched();
+    }
+    let locked = LockedInstance::new(node, worker_id, &fetched);
+    match decide(&locked, fetched) {
         Decision::Run(turn) => run_turn(locked, turn).await,
         Decision::GiveBack { delay, ignore_attempt } => locked.abandon(delay, ignore_attempt).await,
+        Decision::LeaveToOthers { delay, handler } => locked.leave_to_others(delay, handler).await,
         Decision::Acknowledge { notices } => locked.acknowledge(notices).await,
         Decision::Fail(poisoned) => record_poison(locked, poisoned).await,
     }
+    under_way.finished();
 }

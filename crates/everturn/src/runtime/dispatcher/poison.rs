@@ -36,7 +36,7 @@ pub(super) struct PoisonFacts<'a> {
     pub(super) version: &'a str,
     pub(super) state: &'a ExecutionState,
     pub(super) start: Option<&'a ExecutionStart>,
-    /// The messages as JSON.
+    /// The messages as JSON, after a line that says why they were not handled, if that is known.
     pub(super) messages_json: String,
     pub(super) attempt_count: u32,
     pub(super) max_attempts: u32,

@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use everturn_core::turn::{ExecutionIdentity, fail_from_outside};
 use everturn_core::{ErrorDetails, Event, ExecutionStatus, WorkItem};
-use everturn_provider::store::{ExecutionRead, StoredExecution};
 use tokio::time::Instant;
 
+use super::super::node::Node;
+use super::super::unregistered::not_registered;
 use super::commit_turn::{TurnCommitOutcome, TurnEffects};
+use super::decision::resolve_handler;
 use super::duplicate_start::{ignored_start_notices, split_messages};
 use super::execution_start::ExecutionStart;
 use super::execution_state::{ExecutionState, RecordedEnd};
@@ -18,7 +20,7 @@ use super::turn_report::TurnReport;
 
 /// Fails an execution whose turn cannot be committed. `start` is its start event if nothing of it is stored yet.
 ///
-/// If the failure cannot be committed either, the lock expires and the messages return to the queue.
+/// If the failure cannot be committed either, the messages return to the queue.
 pub(super) async fn record_failure(
     locked: LockedInstance<'_>,
     mut report: TurnReport,
@@ -28,13 +30,10 @@ pub(super) async fn record_failure(
 ) {
     let node = locked.node;
     let execution_id = report.execution_id;
-    let stored = if start.is_some() {
-        Ok(StoredExecution::default())
-    } else {
-        node.store.read_execution(&ExecutionRead::of(&locked.instance, execution_id)).await
-    };
+    let stored = if start.is_some() { Ok(Vec::new()) } else { locked.read_history(execution_id).await };
     let history = match stored {
-        Ok(execution) => execution.history,
+        Ok(history) => history,
+        Err(error) if error.is_retryable() => return locked.give_up(execution_id, &error).await,
         Err(error) => return locked.warn_not_committed(execution_id, &error),
     };
     let identity = ExecutionIdentity {
@@ -53,12 +52,12 @@ pub(super) async fn record_failure(
         worker_items: Vec::new(),
         orchestrator_items,
         cancelled_activities: failure.cancelled_activities,
+        cancelled_children: failure.cancelled_children,
     };
     match locked.commit_turn(execution_id, effects, node.new_stamp(), None).await {
         (TurnCommitOutcome::Durable, history_delta) => report.committed(&locked, &history_delta),
-        (TurnCommitOutcome::GivenUp(error) | TurnCommitOutcome::Refused(error), _) => {
-            locked.warn_not_committed(execution_id, &error);
-        }
+        (TurnCommitOutcome::GivenUp(error), _) => locked.give_up(execution_id, &error).await,
+        (TurnCommitOutcome::Refused(error), _) => locked.warn_not_committed(execution_id, &error),
     }
 }
 
@@ -66,13 +65,24 @@ pub(super) async fn record_failure(
 pub(super) async fn record_poison(locked: LockedInstance<'_>, poisoned: PoisonedTurn) {
     let PoisonedTurn { state, version, messages, history_error, turns } = poisoned;
     let (node, began) = (locked.node, Instant::now());
-    if history_error.is_some() && has_terminal_history(&locked).await {
-        // A message could not be read, and the instance needs none any more.
-        return locked.acknowledge(Vec::new()).await;
+    if history_error.is_some() {
+        let execution_id = locked.execution_id;
+        match locked.read_history(execution_id).await {
+            // A message could not be read, and the instance needs none any more.
+            Ok(history) if ExecutionState::of(&history).end == Some(RecordedEnd::Terminal) => {
+                return locked.acknowledge(Vec::new()).await;
+            }
+            Err(error) if error.is_retryable() => return locked.give_up(execution_id, &error).await,
+            // It cannot be read, or has not ended.
+            Ok(_) | Err(_) => {}
+        }
     }
     // Work items always have a JSON form; an empty text would only make the record poorer.
-    let messages_json = serde_json::to_string(&messages).unwrap_or_default();
-    let split = split_messages(&locked.instance, messages, state.has_history);
+    let mut messages_json = serde_json::to_string(&messages).unwrap_or_default();
+    let split = split_messages(&locked.instance, messages, &[], &state);
+    if let Some(reason) = why_unregistered(node, split.start.as_ref().or(state.start.as_deref())) {
+        messages_json = format!("{reason}\n{messages_json}");
+    }
     let facts = PoisonFacts {
         instance: &locked.instance,
         execution_id: locked.execution_id,
@@ -128,17 +138,26 @@ pub(super) async fn record_poison(locked: LockedInstance<'_>, poisoned: Poisoned
                 execution_id = %record.execution_id, worker_id = %locked.worker_id, %error,
                 "the failure over a history that cannot be read was refused; its messages return to the queue");
         }
-        (TurnCommitOutcome::GivenUp(error) | TurnCommitOutcome::Refused(error), _) => {
-            locked.warn_not_committed(record.execution_id, &error);
-        }
+        (TurnCommitOutcome::GivenUp(error), _) => locked.give_up(record.execution_id, &error).await,
+        (TurnCommitOutcome::Refused(error), _) => locked.warn_not_committed(record.execution_id, &error),
     }
 }
 
-/// Returns true if the history can be read after all, and says that the instance has ended.
-async fn has_terminal_history(locked: &LockedInstance<'_>) -> bool {
-    let read = ExecutionRead::of(&locked.instance, locked.execution_id);
-    let stored = locked.node.store.read_execution(&read).await;
-    stored.is_ok_and(|execution| ExecutionState::of(&execution.history).end == Some(RecordedEnd::Terminal))
+/// Why an instance was tried too often, if this runtime has no handler of its orchestration.
+fn why_unregistered(node: &Node, start: Option<&ExecutionStart>) -> Option<String> {
+    let ExecutionStart { name, version, .. } = start?;
+    if resolve_handler(&node.orchestrations, name, version.as_deref()).is_some() {
+        return None;
+    }
+    let what = match version {
+        Some(version) => format!("orchestration {name} {version}"),
+        None => format!("orchestration {name}"),
+    };
+    let registered = node.orchestrations.list_names().into_iter().flat_map(|name| {
+        let versions = node.orchestrations.list_versions(&name);
+        versions.into_iter().map(move |version| format!("{name} {version}"))
+    });
+    Some(not_registered(&what, None, &registered.collect::<Vec<_>>()))
 }
 
 /// Returns true if the store's own record says that the instance has ended, whatever its history looks like.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use everturn_core::turn::{Execution, Turn, TurnClock, TurnOutcome};
 use everturn_core::{EventKind, WorkItem};
-use everturn_provider::ProviderError;
+use tokio::task::unconstrained;
 use tokio::time::Instant;
 
 use super::super::node::Node;
@@ -61,7 +61,7 @@ pub(super) async fn run_turn(locked: LockedInstance<'_>, ready: ReadyTurn) {
     let shadowed =
         (was_warm && shadow_replay::is_due(node)).then(|| ShadowedTurn::new(&entry, messages.clone()));
     let events_before = entry.execution().map_or(0, Execution::event_count);
-    let Some(turn) = take_turn(&locked, &mut entry, messages) else {
+    let Some(turn) = run_code(&locked, &mut entry, messages).await else {
         drop(entry);
         return locked.abandon(Some(AFTER_ENGINE_PANIC), false).await;
     };
@@ -93,14 +93,18 @@ pub(super) async fn run_turn(locked: LockedInstance<'_>, ready: ReadyTurn) {
         worker_items: turn.worker_items,
         orchestrator_items,
         cancelled_activities: turn.cancelled_activities,
+        cancelled_children: turn.cancelled_children,
     };
     let (outcome, history_delta) = locked.commit_turn(report.execution_id, effects, stamp, warm_slot).await;
     drop(slot);
     match outcome {
         TurnCommitOutcome::Durable => report.committed(&locked, &history_delta),
-        TurnCommitOutcome::GivenUp(error) => give_up(locked, &report, &error, error.is_history_moved()).await,
-        // Perhaps memory was wrong: the next fetch replays what is stored.
-        TurnCommitOutcome::Refused(error) if was_warm => give_up(locked, &report, &error, true).await,
+        TurnCommitOutcome::GivenUp(error) => locked.give_up(report.execution_id, &error).await,
+        TurnCommitOutcome::Refused(error) if was_warm => {
+            locked.warn_not_committed(report.execution_id, &error);
+            // Perhaps memory was wrong: the next fetch replays what is stored.
+            locked.abandon(None, false).await;
+        }
         TurnCommitOutcome::Refused(error) => {
             locked.warn_not_committed(report.execution_id, &error);
             // The start event, if nothing of the execution was stored before this turn.
@@ -112,10 +116,12 @@ pub(super) async fn run_turn(locked: LockedInstance<'_>, ready: ReadyTurn) {
 }
 
 /// Runs the user's code. `None` if the engine itself panicked: code that panics is an outcome like any other.
-fn take_turn(locked: &LockedInstance<'_>, entry: &mut WarmEntry, messages: Vec<WorkItem>) -> Option<Turn> {
-    let execution = entry.execution_mut()?;
-    let time = NodeTime(locked.node);
-    let turn = catch_unwind(AssertUnwindSafe(|| execution.take_turn(messages, &time)));
+async fn run_code(
+    locked: &LockedInstance<'_>,
+    entry: &mut WarmEntry,
+    messages: Vec<WorkItem>,
+) -> Option<Turn> {
+    let turn = take_turn(entry.execution_mut()?, messages, locked.node).await;
     if turn.is_err() {
         tracing::error!(target: "everturn::runtime", instance_id = %locked.instance,
             execution_id = %locked.execution_id, worker_id = %locked.worker_id,
@@ -124,10 +130,13 @@ fn take_turn(locked: &LockedInstance<'_>, entry: &mut WarmEntry, messages: Vec<W
     turn.ok()
 }
 
-/// Logs that the turn was not committed. Abandons the lock if it is still held, so that no fetch waits for its end.
-async fn give_up(locked: LockedInstance<'_>, report: &TurnReport, error: &ProviderError, is_locked: bool) {
-    locked.warn_not_committed(report.execution_id, error);
-    if is_locked {
-        locked.abandon(None, false).await;
-    }
+/// Takes a turn without tokio's cooperative budget: what is left of it is chance, and a resource of tokio that the code
+/// uses would be pending when it is spent. Fails if the engine itself panicked.
+pub(super) async fn take_turn(
+    execution: &mut Execution,
+    messages: Vec<WorkItem>,
+    node: &Node,
+) -> std::thread::Result<Turn> {
+    let time = NodeTime(node);
+    unconstrained(async { catch_unwind(AssertUnwindSafe(|| execution.take_turn(messages, &time))) }).await
 }

@@ -1,7 +1,6 @@
 //! Replaying a warm turn from the stored history, to find nondeterministic code before a restart does.
 
 use std::collections::HashMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use everturn_core::turn::{Execution, ExecutionIdentity, Turn};
@@ -14,7 +13,7 @@ use super::super::warm_cache::WarmEntry;
 use super::decision::resolve_handler;
 use super::execution_start::ExecutionStart;
 use super::locked_instance::LockedInstance;
-use super::run_turn::NodeTime;
+use super::run_turn::take_turn;
 
 /// Returns true if the next warm turn is to be compared with its replay.
 pub(super) fn is_due(node: &Node) -> bool {
@@ -67,7 +66,7 @@ impl ShadowedTurn {
         let payload_bytes_max = node.store.limits().payload_bytes_max;
         let mut execution =
             Execution::replay(handler, identity, history, self.kv_at_start, payload_bytes_max);
-        let replayed = catch_unwind(AssertUnwindSafe(|| execution.take_turn(self.messages, &NodeTime(node))));
+        let replayed = take_turn(&mut execution, self.messages, node).await;
         node.deferred_drops.drop_later(Box::new(execution));
         let difference = match replayed {
             Ok(cold) => first_difference(&warm.history_delta, &cold.history_delta)?,

@@ -37,7 +37,8 @@ macro_rules! log_execution {
 }
 
 impl TurnReport {
-    /// Counts and logs the beginning and the end of an execution, if they are among these committed events.
+    /// Counts and logs the beginning and the end of an execution, if they are among these committed events, and counts
+    /// its calls of children.
     pub(super) fn committed(&self, locked: &LockedInstance<'_>, delta: &[Event]) {
         for event in delta {
             match &event.kind {
@@ -50,6 +51,11 @@ impl TurnReport {
                     }
                     self.log(locked, &event.kind);
                 }
+                EventKind::SubOrchestrationScheduled { name: child, .. } => {
+                    if let Some(metrics) = &locked.node.metrics {
+                        metrics.record_suborchestration_call(&self.start.name, child);
+                    }
+                }
                 _ => {}
             }
         }
@@ -59,11 +65,14 @@ impl TurnReport {
         let (name, version) = (self.start.name.as_str(), self.start.version_text());
         let status = match kind {
             EventKind::OrchestrationStarted { .. } => {
-                if self.execution_id == INITIAL_EXECUTION_ID {
-                    metrics.record_orchestration_start(name, version, InitiatedBy::Client);
+                let initiated_by = match &self.start.parent {
+                    _ if self.execution_id != INITIAL_EXECUTION_ID => InitiatedBy::ContinueAsNew,
+                    Some(_) => InitiatedBy::Parent,
+                    None => InitiatedBy::Client,
+                };
+                metrics.record_orchestration_start(name, version, initiated_by);
+                if initiated_by != InitiatedBy::ContinueAsNew {
                     metrics.increment_active_orchestrations();
-                } else {
-                    metrics.record_orchestration_start(name, version, InitiatedBy::ContinueAsNew);
                 }
                 return;
             }
@@ -80,7 +89,7 @@ impl TurnReport {
             metrics.orchestration_failed(name, version, details);
         }
         if status == CompletionStatus::ContinuedAsNew {
-            metrics.record_orchestration_continue_as_new(name, self.execution_id);
+            metrics.record_orchestration_continue_as_new(name);
         } else {
             metrics.decrement_active_orchestrations();
         }

@@ -20,6 +20,10 @@ struct ScriptedRenewer {
     hangs_at: Option<&'static str>,
     /// How many of the first calls panic.
     panics: Arc<AtomicUsize>,
+    /// How long an answer takes.
+    answers_after: Duration,
+    /// Whether a renewal counts from its call.
+    late_renewals: bool,
 }
 
 impl Default for ScriptedRenewer {
@@ -31,6 +35,8 @@ impl Default for ScriptedRenewer {
             asked: Arc::default(),
             hangs_at: None,
             panics: Arc::default(),
+            answers_after: Duration::ZERO,
+            late_renewals: false,
         }
     }
 }
@@ -40,10 +46,17 @@ impl StoreLayer for ScriptedRenewer {
         self.inner.as_ref()
     }
 
+    fn supports(&self, feature: Feature) -> bool {
+        if feature == Feature::LateRenewals { self.late_renewals } else { self.inner.supports(feature) }
+    }
+
     async fn renew(&self, renewal: &Renewal) -> Result<Renewed, ProviderError> {
         self.asked.lock().unwrap().push((self.since.elapsed(), renewal.locks.len()));
         if renewal.locks.iter().any(|lock| Some(lock.token.as_str()) == self.hangs_at) {
             std::future::pending::<()>().await;
+        }
+        if !self.answers_after.is_zero() {
+            tokio::time::sleep(self.answers_after).await;
         }
         let panics = self.panics.load(Ordering::SeqCst);
         self.panics.store(panics.saturating_sub(1), Ordering::SeqCst);
@@ -68,9 +81,13 @@ impl RunningKeeper {
 
     /// A lock of ten seconds, renewed every five.
     fn keep(&self, token: &str) -> LockGuard {
-        let timeout = Duration::from_secs(10);
+        self.keep_for(token, Duration::from_secs(10), Duration::from_secs(10))
+    }
+
+    /// A lock of which `lock_left` is left.
+    fn keep_for(&self, token: &str, timeout: Duration, lock_left: Duration) -> LockGuard {
         let terms = LockTerms { kind: LockKind::WorkItem, timeout, buffer: Duration::from_secs(2) };
-        self.keeper.keep(token.to_owned(), terms, CancellationToken::new())
+        self.keeper.keep(token.to_owned(), terms, lock_left, CancellationToken::new())
     }
 
     /// When the store was asked, in milliseconds, and for how many locks.
@@ -160,11 +177,109 @@ async fn a_refusal_loses_one_lock_and_leaves_the_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_never_answers_loses_the_lock_at_its_end() {
+async fn a_lock_whose_renewal_is_never_answered_is_given_up_while_it_can_still_be_abandoned() {
     let running = RunningKeeper::start(ScriptedRenewer { hangs_at: Some("a"), ..ScriptedRenewer::default() });
     let began = Instant::now();
-    running.keep("a").lost().await;
-    assert_eq!(began.elapsed(), Duration::from_secs(10));
+    let guard = running.keep("a");
+    guard.given_up().await;
+    assert_eq!(began.elapsed(), Duration::from_millis(9_900));
+}
+
+/// A store that counts a renewal from its call and answers every call so late.
+fn answering_after(seconds: u64) -> ScriptedRenewer {
+    let answers_after = Duration::from_secs(seconds);
+    ScriptedRenewer { answers_after, late_renewals: true, ..ScriptedRenewer::default() }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_whose_renewal_is_only_late_is_kept() {
+    let running = RunningKeeper::start(answering_after(8));
+    let guard = running.keep("a");
+    pass(60.0).await;
+    assert!(!guard.lost.is_cancelled(), "the store has renewed it every time");
+    assert_eq!(running.asked()[..3], [(5_000, 1), (13_000, 1), (21_000, 1)], "at once after each answer");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_late_answer_that_the_lock_is_lost_loses_it() {
+    let store = answering_after(8);
+    store.answers.lock().unwrap().push_back(vec![Err(ProviderError::lock_lost("renew", "gone"))]);
+    let running = RunningKeeper::start(store);
+    let began = Instant::now();
+    let guard = running.keep("a");
+    guard.lost().await;
+    assert!(!guard.is_given_up());
+    assert_eq!(began.elapsed(), Duration::from_secs(13));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_answers_late_and_then_fails_gives_the_lock_up() {
+    let store = answering_after(3);
+    let busy = || vec![Err(ProviderError::retryable("renew", "busy"))];
+    store.answers.lock().unwrap().extend((0..100).map(|_| busy()));
+    let running = RunningKeeper::start(store);
+    let began = Instant::now();
+    running.keep("a").given_up().await;
+    assert_eq!(began.elapsed(), Duration::from_millis(11_050), "with the first failure after its end");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_hangs_for_one_more_length_of_the_lock_gives_it_up() {
+    let hangs = ScriptedRenewer { hangs_at: Some("a"), late_renewals: true, ..ScriptedRenewer::default() };
+    let running = RunningKeeper::start(hangs);
+    let began = Instant::now();
+    running.keep("a").given_up().await;
+    assert_eq!(began.elapsed(), Duration::from_secs(20));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_short_lock_is_given_up_a_tenth_before_its_end() {
+    let running = RunningKeeper::start(ScriptedRenewer { hangs_at: Some("a"), ..ScriptedRenewer::default() });
+    let began = Instant::now();
+    let timeout = Duration::from_millis(200);
+    running.keep_for("a", timeout, timeout).given_up().await;
+    assert_eq!(began.elapsed(), Duration::from_millis(180));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_short_lock_taken_while_the_keeper_sleeps_for_a_long_one_is_renewed_in_time() {
+    let running = RunningKeeper::start(ScriptedRenewer::default());
+    let thirty = Duration::from_secs(30);
+    let long = running.keep_for("long", thirty, thirty);
+    pass(1.0).await;
+    let five = Duration::from_secs(5);
+    let short = running.keep_for("short", five, five);
+    pass(6.0).await;
+    assert_eq!(running.asked(), [(3_500, 1), (6_000, 1)], "the short lock is renewed every 2.5 s");
+    assert!(!long.lost.is_cancelled() && !short.lost.is_cancelled());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_spent_of_a_lock_before_the_answer_came_brings_its_renewal_forward() {
+    let running = RunningKeeper::start(ScriptedRenewer::default());
+    let ten = Duration::from_secs(10);
+    let _renewed_at_once = running.keep_for("late", ten, Duration::from_secs(4));
+    pass(0.001).await;
+    assert_eq!(running.asked(), [(0, 1)], "more than half of it is spent");
+    let _renewed_soon = running.keep_for("later", ten, Duration::from_secs(8));
+    pass(3.5).await;
+    assert_eq!(running.asked(), [(0, 1), (3_001, 1)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_that_was_mostly_spent_when_the_answer_came_is_given_up_at_its_own_end() {
+    let running = RunningKeeper::start(ScriptedRenewer { hangs_at: Some("a"), ..ScriptedRenewer::default() });
+    let began = Instant::now();
+    running.keep_for("a", Duration::from_secs(10), Duration::from_secs(2)).given_up().await;
+    assert_eq!(began.elapsed(), Duration::from_millis(1_900));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_sent_in_the_last_moment_has_until_the_end_of_the_lock() {
+    let running = RunningKeeper::start(ScriptedRenewer { hangs_at: Some("a"), ..ScriptedRenewer::default() });
+    let began = Instant::now();
+    running.keep_for("a", Duration::from_secs(10), Duration::from_millis(50)).given_up().await;
+    assert_eq!(began.elapsed(), Duration::from_millis(50));
 }
 
 #[tokio::test(start_paused = true)]
@@ -207,7 +322,7 @@ async fn a_store_that_panics_is_asked_again() {
 async fn an_endless_lock_needs_no_renewal() {
     let running = RunningKeeper::start(ScriptedRenewer::default());
     let terms = LockTerms { kind: LockKind::WorkItem, timeout: Duration::MAX, buffer: Duration::ZERO };
-    let guard = running.keeper.keep("endless".to_owned(), terms, CancellationToken::new());
+    let guard = running.keeper.keep("endless".to_owned(), terms, Duration::MAX, CancellationToken::new());
     pass(1e6).await;
     assert!(running.asked().is_empty());
     guard.check_now();

@@ -5,8 +5,10 @@ use everturn_core::{AppErrorKind, ErrorDetails};
 /// What started an execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InitiatedBy {
-    /// A start message of a client, of a parent, or of a detached start.
+    /// A start message of a client, or of an orchestration that started it detached.
     Client,
+    /// A parent that called it as its child.
+    Parent,
     /// The previous execution, which continued as new.
     ContinueAsNew,
 }
@@ -16,6 +18,7 @@ impl InitiatedBy {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Client => "client",
+            Self::Parent => "parent",
             Self::ContinueAsNew => "continueAsNew",
         }
     }

@@ -50,16 +50,18 @@ counters! {
     activity_config_errors,
     /// Activities that failed because they were tried too often.
     activity_poison,
-    /// Turns fetched by dispatchers. Not counted by this version: always 0.
+    /// Turns fetched by dispatchers.
     orch_dispatcher_items_fetched,
-    /// Activities fetched by workers. Not counted by this version: always 0.
+    /// Activities fetched by workers.
     worker_dispatcher_items_fetched,
     /// Executions that continued as new.
     orch_continue_as_new,
-    /// Calls of sub-orchestrations. Not counted by this version: always 0.
+    /// Calls of sub-orchestrations.
     suborchestration_calls,
-    /// Errors that the store returned.
+    /// Operations of the store that failed. A lost lock is an answer, not a failure.
     provider_errors,
+    /// Messages for instances that were never started.
+    messages_dead_lettered,
 }
 
 /// Increments a counter.

@@ -3,10 +3,11 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use everturn_core::{SYSCALL_PREFIX, codec};
+use everturn_core::SYSCALL_PREFIX;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::typed_payloads::TypedPayloads;
 use super::{ActivityRegistry, ActivityRegistryBuilder, DEFAULT_VERSION};
 use crate::runtime::activity_context::ActivityContext;
 use crate::runtime::{ActivityHandler, FnActivity};
@@ -30,7 +31,8 @@ impl ActivityRegistryBuilder {
         self.insert_activity(name.into(), Arc::new(FnActivity(f)))
     }
 
-    /// Registers a function with typed input and output as the activity `name`.
+    /// Registers a function with typed input and output as the activity `name`. A string that it returns is sent as it is:
+    /// [`codec`](crate::codec) says which strings are read as another value.
     #[must_use]
     pub fn register_typed<In, Out, F, Fut>(self, name: impl Into<String>, f: F) -> Self
     where
@@ -39,15 +41,16 @@ impl ActivityRegistryBuilder {
         F: Fn(ActivityContext, In) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<Out, String>> + Send + 'static,
     {
-        let f = Arc::new(f);
+        let (name, f) = (name.into(), Arc::new(f));
+        let payloads = TypedPayloads::of(format!("activity {name}"));
         let untyped = move |ctx: ActivityContext, input: String| {
-            let f = Arc::clone(&f);
+            let (payloads, f) = (payloads.clone(), Arc::clone(&f));
             async move {
-                let running = f(ctx, codec::decode(&input)?);
-                codec::encode(&running.await?)
+                let running = f(ctx, payloads.decode_input(&input)?);
+                payloads.encode_output(&running.await?)
             }
         };
-        self.insert_activity(name.into(), Arc::new(FnActivity(untyped)))
+        self.insert_activity(name, Arc::new(FnActivity(untyped)))
     }
 
     /// Adds the activities of another registry. One that exists already is kept, and an error is recorded.
@@ -80,7 +83,7 @@ impl ActivityRegistryBuilder {
         if name.starts_with(SYSCALL_PREFIX) {
             self.reject(format!("activity name '{name}' uses reserved prefix '{SYSCALL_PREFIX}'"));
         } else {
-            self.insert_new(name, DEFAULT_VERSION, handler, DUPLICATE);
+            self.register_new("activity name", name, DEFAULT_VERSION, handler, DUPLICATE);
         }
         self
     }
@@ -113,6 +116,10 @@ mod tests {
     #[tokio::test]
     async fn a_typed_activity_fails_on_a_wrong_input() {
         let error = increment("many").await.expect_err("this is no number");
-        assert!(error.contains("invalid type: string \"many\""), "{error}");
+        let expected = "decoding the input of activity increment: invalid type: string \"many\"";
+        assert!(error.starts_with(expected), "{error}");
+        let error = increment("[1]").await.expect_err("this is no number");
+        let expected = "decoding the input of activity increment: invalid type: sequence, expected u32";
+        assert!(error.starts_with(expected), "{error}");
     }
 }

@@ -3,11 +3,16 @@
 use std::collections::HashMap;
 use std::sync::{Arc, RwLock};
 
+use everturn_core::check_name;
 use semver::Version;
 
 use super::{HandlersByName, Registry, VersionPolicy};
 
 /// Collects handlers, and the errors of registrations that were rejected.
+///
+/// A name and version that are registered twice, a reserved name and a name that [no client can
+/// send](everturn_core::check_name) are rejected. [`build_result`](Self::build_result) returns all errors,
+/// [`build`](Self::build) panics with them.
 pub struct RegistryBuilder<H: ?Sized> {
     handlers: HandlersByName<H>,
     policies: HashMap<String, VersionPolicy>,
@@ -15,9 +20,13 @@ pub struct RegistryBuilder<H: ?Sized> {
 }
 
 impl<H: ?Sized> RegistryBuilder<H> {
-    /// The registry, without the registrations that were rejected. [`RegistryBuilder::build_result`] returns their errors.
+    /// The registry.
+    ///
+    /// # Panics
+    /// If a registration was rejected, with the errors of all of them. Rejected registrations are mistakes in the program;
+    /// use [`build_result`](Self::build_result) where they may come from outside.
     pub fn build(self) -> Registry<H> {
-        Registry { handlers: Arc::new(self.handlers), policies: Arc::new(RwLock::new(self.policies)) }
+        self.build_result().unwrap_or_else(|errors| panic!("registrations were rejected: {errors}"))
     }
 
     /// The registry, or the errors of all rejected registrations.
@@ -25,7 +34,10 @@ impl<H: ?Sized> RegistryBuilder<H> {
     /// # Errors
     /// The texts of all errors, joined with `; `.
     pub fn build_result(self) -> Result<Registry<H>, String> {
-        if self.errors.is_empty() { Ok(self.build()) } else { Err(self.errors.join("; ")) }
+        if !self.errors.is_empty() {
+            return Err(self.errors.join("; "));
+        }
+        Ok(Registry { handlers: Arc::new(self.handlers), policies: Arc::new(RwLock::new(self.policies)) })
     }
 
     /// Adds the handlers of another registry. One that exists already is kept, and the error
@@ -57,8 +69,24 @@ impl<H: ?Sized> RegistryBuilder<H> {
         Self { handlers, policies, errors: Vec::new() }
     }
 
+    /// Adds a handler under a name of this kind, as in `activity name`. Records an error if the name is impossible, or
+    /// name and version exist already.
+    pub(super) fn register_new(
+        &mut self,
+        kind_of_name: &str,
+        name: String,
+        version: Version,
+        handler: Arc<H>,
+        error_prefix: &str,
+    ) {
+        match check_name(kind_of_name, &name) {
+            Ok(()) => self.insert_new(name, version, handler, error_prefix),
+            Err(error) => self.reject(error),
+        }
+    }
+
     /// Adds a handler. Records an error if its name and version exist already.
-    pub(super) fn insert_new(&mut self, name: String, version: Version, handler: Arc<H>, error_prefix: &str) {
+    fn insert_new(&mut self, name: String, version: Version, handler: Arc<H>, error_prefix: &str) {
         if self.handlers.get(&name).is_some_and(|versions| versions.contains_key(&version)) {
             self.reject(format!("{error_prefix}: {name}@{version}"));
         } else {

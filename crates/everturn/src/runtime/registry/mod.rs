@@ -11,6 +11,7 @@ use super::{ActivityHandler, OrchestrationHandler};
 mod activities;
 mod builder;
 mod orchestrations;
+mod typed_payloads;
 
 pub use builder::RegistryBuilder;
 
@@ -127,6 +128,14 @@ impl<H: ?Sized> Registry<H> {
     /// The number of registered names.
     pub fn count(&self) -> usize {
         self.handlers.len()
+    }
+
+    /// Returns true if a start with this version, or without one, can be run.
+    pub(crate) fn resolves(&self, name: &str, version: Option<&str>) -> bool {
+        let Some(text) = version else { return self.resolve_by_policy(name).is_some() };
+        let versions = self.handlers.get(name);
+        Version::parse(text)
+            .is_ok_and(|version| versions.is_some_and(|versions| versions.contains_key(&version)))
     }
 
     fn resolve_by_policy(&self, name: &str) -> Option<(Version, Arc<H>)> {

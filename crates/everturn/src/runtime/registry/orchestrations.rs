@@ -3,11 +3,12 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use everturn_core::{OrchestrationContext, codec};
+use everturn_core::OrchestrationContext;
 use semver::Version;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::typed_payloads::TypedPayloads;
 use super::{DEFAULT_VERSION, OrchestrationRegistry, OrchestrationRegistryBuilder, VersionPolicy};
 use crate::runtime::{FnOrchestration, OrchestrationHandler};
 
@@ -17,16 +18,16 @@ const DUPLICATE_IN_MERGE: &str = "duplicate orchestration in merge";
 impl OrchestrationRegistryBuilder {
     /// Registers a function as version 1.0.0 of `name`.
     #[must_use]
-    pub fn register<F, Fut>(mut self, name: impl Into<String>, f: F) -> Self
+    pub fn register<F, Fut>(self, name: impl Into<String>, f: F) -> Self
     where
         F: Fn(OrchestrationContext, String) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<String, String>> + Send + 'static,
     {
-        self.insert_new(name.into(), DEFAULT_VERSION, Arc::new(FnOrchestration(f)), DUPLICATE);
-        self
+        self.insert_version(name.into(), DEFAULT_VERSION, Arc::new(FnOrchestration(f)))
     }
 
-    /// Registers a function with typed input and output as version 1.0.0 of `name`. Replaces one that exists.
+    /// Registers a function with typed input and output as version 1.0.0 of `name`. A string that it returns is sent as it
+    /// is: [`codec`](crate::codec) says which strings are read as another value.
     ///
     /// ```
     /// use everturn::{OrchestrationContext, OrchestrationRegistry};
@@ -39,21 +40,22 @@ impl OrchestrationRegistryBuilder {
     /// assert!(orchestrations.has("total"));
     /// ```
     #[must_use]
-    pub fn register_typed<In, Out, F, Fut>(mut self, name: impl Into<String>, f: F) -> Self
+    pub fn register_typed<In, Out, F, Fut>(self, name: impl Into<String>, f: F) -> Self
     where
         In: DeserializeOwned + 'static,
         Out: Serialize + 'static,
         F: Fn(OrchestrationContext, In) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<Out, String>> + Send + 'static,
     {
-        self.insert(name.into(), DEFAULT_VERSION, typed(f));
-        self
+        let name = name.into();
+        let handler = typed(&name, f);
+        self.insert_version(name, DEFAULT_VERSION, handler)
     }
 
-    /// Registers a function as the latest version of `name`.
+    /// Registers a function as the latest version of `name`. The latest version again is an error of the builder.
     ///
     /// # Panics
-    /// If `version` is not a semantic version, or not later than every registered version of `name`.
+    /// If `version` is not a semantic version, or is earlier than the latest registered version of `name`.
     #[must_use]
     pub fn register_versioned<F, Fut>(self, name: impl Into<String>, version: impl AsRef<str>, f: F) -> Self
     where
@@ -63,10 +65,10 @@ impl OrchestrationRegistryBuilder {
         self.insert_later(name.into(), version.as_ref(), Arc::new(FnOrchestration(f)))
     }
 
-    /// Registers a function with typed input and output as the latest version of `name`.
+    /// [`register_versioned`](Self::register_versioned) for a function with typed input and output.
     ///
     /// # Panics
-    /// If `version` is not a semantic version, or not later than every registered version of `name`.
+    /// As [`register_versioned`](Self::register_versioned).
     #[must_use]
     pub fn register_versioned_typed<In, Out, F, Fut>(
         self,
@@ -80,7 +82,9 @@ impl OrchestrationRegistryBuilder {
         F: Fn(OrchestrationContext, In) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<Out, String>> + Send + 'static,
     {
-        self.insert_later(name.into(), version.as_ref(), typed(f))
+        let name = name.into();
+        let handler = typed(&name, f);
+        self.insert_later(name, version.as_ref(), handler)
     }
 
     /// Adds the orchestrations of another registry. One that exists already is kept, and an error is recorded.
@@ -106,23 +110,32 @@ impl OrchestrationRegistryBuilder {
         self
     }
 
-    /// A wrong version is a mistake in the program, so it panics during set-up.
-    fn insert_later(mut self, name: String, version: &str, handler: Arc<dyn OrchestrationHandler>) -> Self {
+    /// A version that is not semantic or comes too late is a mistake in the program, so it panics during set-up.
+    fn insert_later(self, name: String, version: &str, handler: Arc<dyn OrchestrationHandler>) -> Self {
         let version = Version::parse(version).unwrap_or_else(|error| {
             panic!("version of orchestration {name} is not semantic: '{version}': {error}")
         });
         if let Some(latest) = self.latest_version(&name) {
             assert!(
-                version > *latest,
+                version >= *latest,
                 "non-monotonic orchestration version for {name}: {version} is not later than existing latest {latest}"
             );
         }
-        self.insert(name, version, handler);
+        self.insert_version(name, version, handler)
+    }
+
+    fn insert_version(
+        mut self,
+        name: String,
+        version: Version,
+        handler: Arc<dyn OrchestrationHandler>,
+    ) -> Self {
+        self.register_new("orchestration name", name, version, handler, DUPLICATE);
         self
     }
 }
 
-fn typed<In, Out, F, Fut>(f: F) -> Arc<dyn OrchestrationHandler>
+fn typed<In, Out, F, Fut>(name: &str, f: F) -> Arc<dyn OrchestrationHandler>
 where
     In: DeserializeOwned + 'static,
     Out: Serialize + 'static,
@@ -130,11 +143,12 @@ where
     Fut: Future<Output = Result<Out, String>> + Send + 'static,
 {
     let f = Arc::new(f);
+    let payloads = TypedPayloads::of(format!("orchestration {name}"));
     Arc::new(FnOrchestration(move |ctx: OrchestrationContext, input: String| {
-        let f = Arc::clone(&f);
+        let (payloads, f) = (payloads.clone(), Arc::clone(&f));
         async move {
-            let running = f(ctx, codec::decode(&input)?);
-            codec::encode(&running.await?)
+            let running = f(ctx, payloads.decode_input(&input)?);
+            payloads.encode_output(&running.await?)
         }
     }))
 }

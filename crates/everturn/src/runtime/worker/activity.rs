@@ -1,20 +1,29 @@
 //! Running one activity and storing its outcome.
 
+use std::future::Future;
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use everturn_core::limits::payload_too_large;
-use everturn_core::{ErrorDetails, PoisonMessageType, WorkItem};
-use everturn_provider::store::{LockKind, OrchestrationName, Settlement};
+use everturn_core::{ErrorDetails, PoisonMessageType, SYSCALL_PREFIX, WorkItem};
+use everturn_provider::ProviderError;
+use everturn_provider::store::{ExecutionRead, OrchestrationName, Settlement};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::super::activity_context::{ActivityContext, ActivityInvocation};
 use super::super::activity_handler::ActivityHandler;
-use super::super::lock_keeper::LockTerms;
+use super::super::lock_keeper::LockGuard;
+use super::super::uncounted_attempts::AttemptKey;
+use super::super::unregistered::not_registered;
 use super::invocation::{InvocationEnd, InvocationLimits, invoke};
+use super::settling::Attempt;
 use super::{SHORT_DELAY, WorkerSlot, report};
 use crate::client::Client;
 
+/// Delay before an activity is offered again whose outcome could not be stored for long although its lock was renewed.
+const AFTER_FAILURES: Duration = Duration::from_secs(60);
 /// Name and version of an orchestration that is not known.
 const UNKNOWN: &str = "unknown";
 
@@ -34,6 +43,15 @@ pub(crate) struct ActivityItem {
 }
 
 impl ActivityItem {
+    /// What its attempts are counted under.
+    pub(super) fn attempt_key(&self) -> AttemptKey {
+        AttemptKey::Activity {
+            instance: self.instance.clone(),
+            execution_id: self.execution_id,
+            activity_id: self.id,
+        }
+    }
+
     /// The message that brings the outcome to the orchestration.
     fn completion(&self, result: Result<String, ErrorDetails>) -> WorkItem {
         let (instance, execution_id, id) = (self.instance.clone(), self.execution_id, self.id);
@@ -57,25 +75,75 @@ impl ActivityItem {
     }
 }
 
+/// A fetched activity and its lock, which is renewed until this is dropped.
+pub(super) struct LockedWork {
+    pub(super) item: ActivityItem,
+    pub(super) lock: LockGuard,
+    /// Cancelled by a committed turn that no longer wants the activity, and by a lost lock.
+    pub(super) cancelled: CancellationToken,
+}
+
 impl WorkerSlot {
     /// Runs an activity under its lock and stores its outcome.
-    pub(super) async fn run_activity(&self, mut item: ActivityItem, handler: Arc<dyn ActivityHandler>) {
+    pub(super) async fn run_activity(&self, mut work: LockedWork, handler: Arc<dyn ActivityHandler>) {
         let node = &self.node;
-        let terms = LockTerms {
-            kind: LockKind::WorkItem,
-            timeout: node.options.worker_lock_timeout,
-            buffer: node.options.worker_lock_renewal_buffer,
-        };
-        // Cancelled by a committed turn that no longer wants the activity, and by a lost lock.
-        let cancelled = CancellationToken::new();
-        let lock = node.locks.keep(item.token.clone(), terms, cancelled.clone());
+        let input = std::mem::take(&mut work.item.input);
+        let LockedWork { item, lock, cancelled } = &work;
         let running = node.running.register(&item.instance, item.execution_id, item.id, cancelled.clone());
-        if running.is_doubtful {
+        if running.may_be_cancelled {
             lock.check_now();
         }
+        let context = self.context_of(item, cancelled).await;
+        report::started(self, item);
+        let began = Instant::now();
+        let grace = node.options.activity_cancellation_grace_period;
+        let on_cancel = || report::grace_begins(self, item, grace);
+        let limits = InvocationLimits { cancelled, grace, on_cancel: &on_cancel };
+        let end = if cancelled.is_cancelled() {
+            InvocationEnd::Cancelled
+        } else {
+            let invocation = invoke(&self.alive, handler, context, input, limits);
+            self.until_end_or_given_up(&work, invocation).await
+        };
+        drop(running);
+        match end {
+            InvocationEnd::Returned(result) => self.store_outcome(&work, result, began).await,
+            InvocationEnd::Cancelled if lock.is_given_up() => {
+                report::cancelled(self, item, began.elapsed());
+            }
+            InvocationEnd::Cancelled => {
+                // The item is deleted, or locked by another worker: the store is expected to answer with an error.
+                self.acknowledge(&item.token).await;
+                report::cancelled(self, item, began.elapsed());
+            }
+            InvocationEnd::Aborted => {}
+        }
+    }
+
+    /// Waits for the end of an invocation. If its lock cannot be renewed, the lock is abandoned at once, while the store
+    /// still counts it as held: no turn cancelled the activity, so its item must stay, and its attempt does not count.
+    async fn until_end_or_given_up(
+        &self,
+        work: &LockedWork,
+        invocation: impl Future<Output = InvocationEnd>,
+    ) -> InvocationEnd {
+        let give_back = || self.abandon_after_outage(&work.item, SHORT_DELAY);
+        let mut invocation = pin!(invocation);
+        let end = tokio::select! {
+            biased;
+            () = work.lock.given_up() => return tokio::join!(invocation, give_back()).0,
+            end = &mut invocation => end,
+        };
+        if end == InvocationEnd::Cancelled && work.lock.is_given_up() {
+            give_back().await;
+        }
+        end
+    }
+
+    async fn context_of(&self, item: &ActivityItem, cancelled: &CancellationToken) -> ActivityContext {
         let OrchestrationName { name: orchestration_name, version: orchestration_version } =
-            self.orchestration_of(&item).await;
-        let context = ActivityContext::new(ActivityInvocation {
+            self.orchestration_of(item).await;
+        ActivityContext::new(ActivityInvocation {
             instance: item.instance.clone(),
             execution_id: item.execution_id,
             orchestration_name,
@@ -87,35 +155,8 @@ impl WorkerSlot {
             tag: item.tag.clone(),
             // A child token: the activity must not be able to cancel the worker's own.
             cancellation: cancelled.child_token(),
-            client: Client::of_store(Arc::clone(&node.store)),
-        });
-        report::started(self, &item);
-        let began = Instant::now();
-        let input = std::mem::take(&mut item.input);
-        let grace = node.options.activity_cancellation_grace_period;
-        let on_cancel = || report::grace_begins(self, &item, grace);
-        let limits = InvocationLimits { cancelled: &cancelled, grace, on_cancel: &on_cancel };
-        let end = if cancelled.is_cancelled() {
-            InvocationEnd::Cancelled
-        } else {
-            invoke(&self.alive, handler, context, input, limits).await
-        };
-        drop(running);
-        match end {
-            InvocationEnd::Returned(result) => self.store_outcome(&item, result, began).await,
-            InvocationEnd::Cancelled if lock.is_given_up() => {
-                // No turn cancelled the activity. If the store still counts the lock as held, the item must stay.
-                report::cancelled(self, &item, began.elapsed());
-                self.abandon(&item.token, Some(SHORT_DELAY), false).await;
-            }
-            InvocationEnd::Cancelled => {
-                // The item is deleted, or locked by another worker: the store is expected to answer with an error.
-                self.acknowledge(&item.token).await;
-                report::cancelled(self, &item, began.elapsed());
-            }
-            InvocationEnd::Aborted => {}
-        }
-        drop(lock);
+            client: Client::of_store(Arc::clone(&self.node.store)),
+        })
     }
 
     /// The orchestration that scheduled the activity: as fetched, from memory if it is warm, else from the store.
@@ -135,13 +176,15 @@ impl WorkerSlot {
         found.unwrap_or_else(|| OrchestrationName { name: UNKNOWN.to_owned(), version: UNKNOWN.to_owned() })
     }
 
-    async fn store_outcome(&self, item: &ActivityItem, result: Result<String, String>, began: Instant) {
-        let result = within_limit(result, self.node.store.limits().payload_bytes_max);
+    async fn store_outcome(&self, work: &LockedWork, result: Result<String, String>, began: Instant) {
+        let item = &work.item;
+        let result = within_limit(&item.name, result, self.node.store.limits().payload_bytes_max);
         let reported = result.as_ref().map(String::len).map_err(String::clone);
         let completion = item.completion(result.map_err(ErrorDetails::activity_failed));
         let settlement = Settlement::end(&item.token, Some(completion.into()));
-        match self.node.store.settle_work(&settlement).await {
+        match self.settle_while_locked(&settlement, &work.lock).await {
             Ok(()) => {
+                self.node.uncounted.forget(|| item.attempt_key());
                 report::ended(
                     self,
                     item,
@@ -151,13 +194,34 @@ impl WorkerSlot {
             }
             Err(error) => {
                 report::not_stored(self, item, &error, began.elapsed());
-                self.abandon(&item.token, Some(SHORT_DELAY), false).await;
+                self.abandon_unsettled(work, &error).await;
             }
         }
     }
 
+    /// Abandons the lock of an activity whose outcome was not stored, if the store may still count it as held.
+    async fn abandon_unsettled(&self, work: &LockedWork, error: &ProviderError) {
+        if error.is_lock_lost() {
+            return;
+        }
+        if work.lock.is_given_up() {
+            self.abandon_after_outage(&work.item, SHORT_DELAY).await;
+        } else if error.is_retryable() || error.is_damaged() {
+            self.abandon_after_outage(&work.item, AFTER_FAILURES).await;
+        } else {
+            // What the store refuses for good would run for ever if it did not count. A failure is logged.
+            self.abandon(&work.item.token, Some(SHORT_DELAY), Attempt::Counts).await.ok();
+        }
+    }
+
     /// Stores the failure of an activity that was tried too often.
-    pub(super) async fn fail_poisoned(&self, item: ActivityItem) {
+    pub(super) async fn fail_poisoned(&self, work: LockedWork) {
+        let item = &work.item;
+        // Work items always have a JSON form; an empty text would only make the record poorer.
+        let mut message = serde_json::to_string(&item.as_work_item()).unwrap_or_default();
+        if let Some(reason) = self.why_unregistered(item).await {
+            message = format!("{reason}\n{message}");
+        }
         let details = ErrorDetails::Poison {
             attempt_count: item.attempt_count,
             max_attempts: self.node.options.max_attempts,
@@ -167,29 +231,48 @@ impl WorkerSlot {
                 activity_name: item.name.clone(),
                 activity_id: item.id,
             },
-            // Work items always have a JSON form; an empty text would only make the record poorer.
-            message: serde_json::to_string(&item.as_work_item()).unwrap_or_default(),
+            message,
         }
         .cut_to(self.node.store.limits().payload_bytes_max);
         let completion = item.completion(Err(details.clone()));
         let settlement = Settlement::end(&item.token, Some(completion.into()));
-        match self.node.store.settle_work(&settlement).await {
-            Ok(()) => report::poisoned(self, &item, &details),
+        match self.settle_while_locked(&settlement, &work.lock).await {
+            Ok(()) => report::poisoned(self, item, &details),
             Err(error) => {
                 tracing::warn!(target: "everturn::runtime::worker", worker_id = %self.worker_id,
                     lock_token = %item.token, %error, "storing the failure of an activity failed; abandoning its lock");
-                self.abandon(&item.token, Some(SHORT_DELAY), false).await;
+                self.abandon_unsettled(&work, &error).await;
             }
         }
+    }
+
+    /// Why an activity was tried too often, if this runtime has no handler of its name.
+    async fn why_unregistered(&self, item: &ActivityItem) -> Option<String> {
+        let activities = &self.node.activities;
+        if activities.has(&item.name) {
+            return None;
+        }
+        let read = ExecutionRead::of(&item.instance, item.execution_id);
+        // Without the history the text lacks the time.
+        let history = self.node.store.read_execution(&read).await.unwrap_or_default().history;
+        let scheduled = history.iter().find(|event| event.event_id == item.id);
+        let mut registered = activities.list_names();
+        registered.retain(|name| !name.starts_with(SYSCALL_PREFIX));
+        let what = format!("activity {}", item.name);
+        Some(not_registered(&what, scheduled.map(|event| event.timestamp_ms), &registered))
     }
 }
 
 /// Replaces a result or error above the limit by an error that says so.
-fn within_limit(result: Result<String, String>, bytes_max: usize) -> Result<String, String> {
-    let bytes = match &result {
-        Ok(text) | Err(text) => text.len(),
+fn within_limit(activity: &str, result: Result<String, String>, bytes_max: usize) -> Result<String, String> {
+    let (part, bytes) = match &result {
+        Ok(text) => ("result", text.len()),
+        Err(text) => ("error", text.len()),
     };
-    if bytes > bytes_max { Err(payload_too_large(bytes, bytes_max)) } else { result }
+    if bytes <= bytes_max {
+        return result;
+    }
+    Err(payload_too_large(format_args!("{part} of activity {activity}"), bytes, bytes_max))
 }
 
 #[cfg(test)]
@@ -198,14 +281,14 @@ mod tests {
 
     #[test]
     fn a_payload_of_exactly_the_limit_passes() {
-        assert_eq!(within_limit(Ok("12345678".into()), 8), Ok("12345678".into()));
-        assert_eq!(within_limit(Err("12345678".into()), 8), Err("12345678".into()));
+        assert_eq!(within_limit("Pack", Ok("12345678".into()), 8), Ok("12345678".into()));
+        assert_eq!(within_limit("Pack", Err("12345678".into()), 8), Err("12345678".into()));
     }
 
     #[test]
     fn a_larger_result_or_error_becomes_a_failure_that_says_so() {
-        let refused = Err("Payload size (9 bytes) exceeds limit (8 bytes)".to_owned());
-        assert_eq!(within_limit(Ok("123456789".into()), 8), refused);
-        assert_eq!(within_limit(Err("123456789".into()), 8), refused);
+        let refused = |part| Err(payload_too_large(format!("{part} of activity Pack"), 9, 8));
+        assert_eq!(within_limit("Pack", Ok("123456789".into()), 8), refused("result"));
+        assert_eq!(within_limit("Pack", Err("123456789".into()), 8), refused("error"));
     }
 }

@@ -4,22 +4,24 @@ mod activity;
 mod invocation;
 mod report;
 pub(crate) mod running;
+mod settling;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use everturn_core::{WorkItem, kind_of};
-use everturn_provider::store::{FetchedWork, Settlement, WorkFetch};
+use everturn_provider::store::{Feature, FetchedWork, LockKind, SessionPlaces as _, WorkFetch};
 use everturn_provider::{ProviderError, SessionFetchConfig};
-use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::lock_keeper::LockTerms;
 use super::node::Node;
 use super::pacing::FetchPace;
-use super::retrying::retrying;
 use super::shutdown::SlotAlive;
-use activity::ActivityItem;
+use super::unfinished_work::WorkUnderWay;
+use activity::{ActivityItem, LockedWork};
+use settling::Attempt;
 
 /// Delay before an activity is offered again whose session exceeds the limit, or whose outcome could not be stored.
 const SHORT_DELAY: Duration = Duration::from_millis(100);
@@ -32,7 +34,7 @@ pub(crate) struct WorkerSlot {
     pub(crate) alive: SlotAlive,
     /// Asks for activities of sessions, too.
     fetch: WorkFetch,
-    /// Asks for activities without a session only, while the session budget is full.
+    /// Asks for activities without a session only: for stores that do not ask the session budget themselves.
     fetch_without_sessions: WorkFetch,
 }
 
@@ -43,32 +45,39 @@ pub(crate) async fn run_slot(node: Arc<Node>, index: usize, alive: SlotAlive, st
         lock_timeout: node.options.session_lock_timeout,
     };
     let options = &node.options;
-    let fetch_without_sessions =
+    let mut fetch_without_sessions =
         WorkFetch::new(options.worker_lock_timeout, options.dispatcher_long_poll_timeout)
             .with_tags(options.worker_tag_filter.clone());
-    let fetch = fetch_without_sessions.clone().with_session(Some(session));
+    fetch_without_sessions.handlers.clone_from(&node.handlers);
+    let mut fetch = fetch_without_sessions.clone().with_session(Some(session));
+    if node.store.supports(Feature::SessionPlaces) {
+        fetch = fetch.with_session_places(Arc::new(node.sessions.clone()));
+    }
     let slot = WorkerSlot { worker_id: node.worker_id(index), alive, fetch, fetch_without_sessions, node };
-    let mut budget_full = slot.node.sessions.watch_full();
     let mut pace = FetchPace::new(slot.node.options.dispatcher_min_poll_interval);
     while !stop.is_cancelled() {
         let fetched_at = Instant::now();
         let fetched = tokio::select! {
             biased;
-            fetched = slot.fetch_work(&mut budget_full) => fetched,
+            fetched = slot.fetch_work() => fetched,
             () = stop.cancelled() => return,
         };
         match fetched {
             Some(Ok(work)) if work.is_empty() => pace.found_nothing(fetched_at, &stop).await,
             Some(Ok(work)) if stop.is_cancelled() => {
                 for work in work {
-                    // Nothing of it has run, so the attempt does not count.
-                    slot.abandon(&work.lock_token, None, true).await;
+                    let under_way = slot.begin(&work);
+                    // Nothing of it has run. A failure is logged; the runtime stops.
+                    slot.abandon(&work.lock_token, None, Attempt::TakenBack).await.ok();
+                    under_way.finished();
                 }
             }
             Some(Ok(work)) => {
                 pace.found();
                 for work in work {
+                    let under_way = slot.begin(&work);
                     slot.process_work(work).await;
+                    under_way.finished();
                 }
             }
             Some(Err(error)) => {
@@ -82,35 +91,72 @@ pub(crate) async fn run_slot(node: Arc<Node>, index: usize, alive: SlotAlive, st
 }
 
 impl WorkerSlot {
-    /// Waits for an activity. Returns `None` if the session budget changed meanwhile: a fetch that waits uses the budget
-    /// from when it began, so it must be repeated.
-    async fn fetch_work(
-        &self,
-        budget_full: &mut watch::Receiver<bool>,
-    ) -> Option<Result<Vec<FetchedWork>, ProviderError>> {
-        let full = *budget_full.borrow_and_update();
-        let fetch = if full { &self.fetch_without_sessions } else { &self.fetch };
+    /// Waits for an activity. Returns `None` if the session budget changed meanwhile, so that the fetch must be repeated.
+    async fn fetch_work(&self) -> Option<Result<Vec<FetchedWork>, ProviderError>> {
+        let sessions = &self.node.sessions;
+        let before = sessions.fullness();
+        let store_asks = self.fetch.session_places.is_some();
+        let fetch = if before.is_full && !store_asks { &self.fetch_without_sessions } else { &self.fetch };
+        let budget_changed = async {
+            let mut seen = before;
+            loop {
+                seen = sessions.changed_since(seen).await;
+                // A store that asks for itself need not be told that the budget is full, only that there is room again. Any
+                // other uses the budget from when the fetch began.
+                let must_repeat = if store_asks { !seen.is_full } else { seen.is_full != before.is_full };
+                if must_repeat {
+                    return;
+                }
+            }
+        };
         tokio::select! {
             biased;
             fetched = self.node.store.fetch_work(fetch) => Some(fetched),
-            // The budget outlives the slot, so its sender is never gone.
-            Ok(_) = budget_full.wait_for(|now_full| *now_full != full) => None,
+            () = budget_changed => None,
         }
+    }
+
+    fn begin(&self, work: &FetchedWork) -> WorkUnderWay {
+        let lock_timeout = self.node.options.worker_lock_timeout;
+        self.node.unfinished.begin(LockKind::WorkItem, &work.lock_token, lock_timeout)
     }
 
     /// Decides what to do with a fetched activity, and carries that out.
     async fn process_work(&self, work: FetchedWork) {
-        let FetchedWork { item, lock_token: token, attempt_count, orchestration, .. } = work;
+        if let Some(metrics) = &self.node.metrics {
+            metrics.record_worker_item_fetched();
+        }
+        let FetchedWork {
+            item,
+            lock_token: token,
+            lock_left,
+            attempt_count,
+            orchestration,
+            session_place,
+            ..
+        } = work;
         let WorkItem::ActivityExecute { instance, execution_id, id, name, input, session_id, tag } = item
         else {
             tracing::error!(target: "everturn::runtime::worker", worker_id = %self.worker_id,
                 kind = kind_of(&item), "the worker queue held an item that is not an activity; removing it");
             return self.acknowledge(&token).await;
         };
-        let place = session_id.as_deref().map(|session| self.node.sessions.enter(session));
-        if matches!(place, Some(None)) {
-            return self.abandon(&token, Some(SHORT_DELAY), true).await;
+        let reserve = |session: &String| self.node.sessions.reserve(session);
+        let session_place = session_place.or_else(|| session_id.as_ref().and_then(reserve));
+        if session_id.is_some() && session_place.is_none() {
+            // A failure is logged; then one attempt too many is counted.
+            self.abandon(&token, Some(SHORT_DELAY), Attempt::TakenBack).await.ok();
+            return;
         }
+        let options = &self.node.options;
+        let terms = LockTerms {
+            kind: LockKind::WorkItem,
+            timeout: options.worker_lock_timeout,
+            buffer: options.worker_lock_renewal_buffer,
+        };
+        // Cancelled by a committed turn that no longer wants the activity, and by a lost lock.
+        let cancelled = CancellationToken::new();
+        let lock = self.node.locks.keep(token.clone(), terms, lock_left, cancelled.clone());
         let item = ActivityItem {
             instance,
             execution_id,
@@ -123,36 +169,17 @@ impl WorkerSlot {
             attempt_count,
             orchestration,
         };
-        let options = &self.node.options;
-        if item.attempt_count > options.max_attempts {
-            self.fail_poisoned(item).await;
-        } else if let Some((_, handler)) = self.node.activities.resolve_handler(&item.name) {
-            self.run_activity(item, handler).await;
+        let attempt_count = self.node.uncounted.subtract_from(attempt_count, || item.attempt_key());
+        let work = LockedWork { item: ActivityItem { attempt_count, ..item }, lock, cancelled };
+        if attempt_count > options.max_attempts {
+            self.fail_poisoned(work).await;
+        } else if let Some((_, handler)) = self.node.activities.resolve_handler(&work.item.name) {
+            self.run_activity(work, handler).await;
         } else {
-            let backoff = options.unregistered_backoff.delay(item.attempt_count);
-            report::unregistered(self, &item, backoff);
-            self.abandon(&item.token, Some(backoff), false).await;
+            let backoff = options.unregistered_backoff.delay(attempt_count);
+            report::unregistered(self, &work.item, backoff);
+            self.leave_to_others(&work.item, backoff).await;
         }
-        drop(place);
-    }
-
-    /// Removes a work item from the queue without a completion. If that fails, the item returns when its lock expires.
-    async fn acknowledge(&self, token: &str) {
-        if let Err(error) = self.node.store.settle_work(&Settlement::end(token, None)).await {
-            tracing::debug!(target: "everturn::runtime::worker", worker_id = %self.worker_id,
-                lock_token = %token, %error, "acknowledging an activity failed; it returns when its lock expires");
-        }
-    }
-
-    /// Abandons the lock of an activity, which returns to the queue. If that fails, the lock expires instead.
-    async fn abandon(&self, token: &str, delay: Option<Duration>, ignore_attempt: bool) {
-        let settlement = Settlement::abandon(token, delay, ignore_attempt);
-        let abandoned =
-            retrying(self.node.options.worker_lock_timeout, || self.node.store.settle_work(&settlement));
-        if let Err(error) = abandoned.await {
-            tracing::warn!(target: "everturn::runtime::worker", worker_id = %self.worker_id,
-                lock_token = %token, %error,
-                "abandoning the lock of an activity failed; the activity waits until the lock expires");
-        }
+        drop(session_place);
     }
 }

@@ -85,7 +85,7 @@ pub(super) fn not_stored(
     took: Duration,
 ) {
     log_activity!(warn, slot, item, outcome = "infra_error", error_type = "infrastructure", %error,
-        "storing the outcome of an activity failed; abandoning its lock, the activity runs again");
+        "storing the outcome of an activity failed; unless an earlier try stored it, the activity runs again");
     count(slot, item, ActivityOutcome::InfraError, took);
 }
 

@@ -1,26 +1,31 @@
-//! The activities that run in this process, so that a committed cancellation reaches them at once.
+//! The activities that run in this process, so that a committed cancellation reaches them at once, whichever runtime
+//! commits it.
 
-use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use everturn_core::limits::MAX_UNMET_WITHDRAWALS;
+use everturn_core::limits::MAX_EARLY_CANCELLATIONS;
 use everturn_provider::ScheduledActivityIdentifier;
+use everturn_provider::store::StoreIdentity;
 use tokio_util::sync::CancellationToken;
 
 type RunningActivityKey = (String, u64, u64);
 
-/// The activities under way; cheap to clone.
+/// The activities under way on one store; cheap to clone.
 #[derive(Clone, Default)]
 pub(crate) struct RunningActivities(Arc<Mutex<RunningTokens>>);
+
+/// The activities under way in this process, by their store. An entry lives as long as a runtime of that store.
+static BY_STORE: Mutex<BTreeMap<StoreIdentity, Weak<Mutex<RunningTokens>>>> = Mutex::new(BTreeMap::new());
 
 #[derive(Default)]
 struct RunningTokens {
     /// One key can have several tokens: its instance was deleted and created again while the first activity still ran.
     tokens: HashMap<RunningActivityKey, Vec<(u64, CancellationToken)>>,
     next_id: u64,
-    /// Cancelled activities that were not running here.
-    unmet: HashSet<RunningActivityKey>,
-    unmet_by_age: VecDeque<RunningActivityKey>,
+    /// Activities that were cancelled before they were registered here.
+    early: HashSet<RunningActivityKey>,
+    early_by_age: VecDeque<RunningActivityKey>,
 }
 
 /// A registered activity, unregistered when dropped.
@@ -30,10 +35,23 @@ pub(crate) struct RunningGuard {
     running: RunningActivities,
     /// Whether an activity with this key was cancelled before it was registered. It may have been that of a deleted
     /// instance with the same id, so only the store can tell.
-    pub(crate) is_doubtful: bool,
+    pub(crate) may_be_cancelled: bool,
 }
 
 impl RunningActivities {
+    /// The activities of all runtimes of this process on that store. A store without identity shares them with no other.
+    pub(crate) fn on(store: Option<StoreIdentity>) -> Self {
+        let Some(store) = store else { return Self::default() };
+        let mut by_store = BY_STORE.lock().unwrap_or_else(PoisonError::into_inner);
+        by_store.retain(|_, running| running.strong_count() > 0);
+        if let Some(running) = by_store.get(&store).and_then(Weak::upgrade) {
+            return Self(running);
+        }
+        let running = Self::default();
+        by_store.insert(store, Arc::downgrade(&running.0));
+        running
+    }
+
     /// Registers an activity. `cancelled` is cancelled when a committed turn no longer wants the activity.
     pub(crate) fn register(
         &self,
@@ -47,9 +65,9 @@ impl RunningActivities {
         let id = running.next_id;
         running.next_id += 1;
         running.tokens.entry(key.clone()).or_default().push((id, cancelled));
-        let is_doubtful = !running.unmet.is_empty() && running.unmet.contains(&key);
+        let may_be_cancelled = !running.early.is_empty() && running.early.contains(&key);
         drop(running);
-        RunningGuard { key, id, running: self.clone(), is_doubtful }
+        RunningGuard { key, id, running: self.clone(), may_be_cancelled }
     }
 
     /// Cancels these activities. Call it only after the commit that cancels them is durable.
@@ -58,15 +76,19 @@ impl RunningActivities {
             return;
         }
         let mut running = self.running();
+        let mut cancelled = Vec::new();
         for activity in activities {
             let key = (activity.instance.clone(), activity.execution_id, activity.activity_id);
             if let Some(tokens) = running.tokens.get(&key) {
-                for (_, token) in tokens {
-                    token.cancel();
-                }
+                cancelled.extend(tokens.iter().map(|(_, token)| token.clone()));
             } else {
-                running.remember_unmet(key);
+                running.remember_early(key);
             }
+        }
+        drop(running);
+        // Outside the lock, because this runs wakers of the user's code.
+        for token in cancelled {
+            token.cancel();
         }
     }
 
@@ -76,14 +98,14 @@ impl RunningActivities {
 }
 
 impl RunningTokens {
-    fn remember_unmet(&mut self, key: RunningActivityKey) {
-        if self.unmet.insert(key.clone()) {
-            self.unmet_by_age.push_back(key);
+    fn remember_early(&mut self, key: RunningActivityKey) {
+        if self.early.insert(key.clone()) {
+            self.early_by_age.push_back(key);
         }
-        if self.unmet_by_age.len() > MAX_UNMET_WITHDRAWALS
-            && let Some(oldest) = self.unmet_by_age.pop_front()
+        if self.early_by_age.len() > MAX_EARLY_CANCELLATIONS
+            && let Some(oldest) = self.early_by_age.pop_front()
         {
-            self.unmet.remove(&oldest);
+            self.early.remove(&oldest);
         }
     }
 }
@@ -120,23 +142,57 @@ mod tests {
     }
 
     #[test]
-    fn an_activity_cancelled_before_it_was_registered_is_doubtful() {
+    fn an_activity_cancelled_before_it_was_registered_may_be_cancelled() {
         let running = RunningActivities::default();
         running.cancel(&[named(2)]);
         let token = CancellationToken::new();
-        assert!(running.register("i", 1, 2, token.clone()).is_doubtful);
+        assert!(running.register("i", 1, 2, token.clone()).may_be_cancelled);
         assert!(!token.is_cancelled());
-        assert!(!running.register("i", 1, 3, token).is_doubtful);
+        assert!(!running.register("i", 1, 3, token).may_be_cancelled);
     }
 
     #[test]
-    fn unmet_cancellations_are_bounded() {
+    fn early_cancellations_are_bounded() {
         let running = RunningActivities::default();
-        for id in 0..=MAX_UNMET_WITHDRAWALS as u64 {
+        for id in 0..=MAX_EARLY_CANCELLATIONS as u64 {
             running.cancel(&[named(id)]);
         }
-        assert!(!running.register("i", 1, 0, CancellationToken::new()).is_doubtful);
-        assert!(running.register("i", 1, 1, CancellationToken::new()).is_doubtful);
+        assert!(!running.register("i", 1, 0, CancellationToken::new()).may_be_cancelled);
+        assert!(running.register("i", 1, 1, CancellationToken::new()).may_be_cancelled);
+    }
+
+    #[test]
+    fn the_end_of_one_activity_leaves_another_with_the_same_identity_registered() {
+        let running = RunningActivities::default();
+        let (first, second) = (CancellationToken::new(), CancellationToken::new());
+        let ends = running.register("i", 1, 2, first.clone());
+        let _runs = running.register("i", 1, 2, second.clone());
+        drop(ends);
+        running.cancel(&[named(2)]);
+        assert!(second.is_cancelled(), "the second activity still runs and is told");
+        assert!(!first.is_cancelled(), "the first has ended");
+        assert!(!running.register("i", 1, 3, CancellationToken::new()).may_be_cancelled);
+    }
+
+    #[test]
+    fn runtimes_share_the_activities_of_one_store_and_of_no_other() {
+        let (one, other) = (StoreIdentity::unique(), StoreIdentity::unique());
+        let token = CancellationToken::new();
+        let first = RunningActivities::on(Some(one.clone()));
+        let _runs = first.register("i", 1, 2, token.clone());
+        RunningActivities::on(Some(other)).cancel(&[named(2)]);
+        RunningActivities::on(None).cancel(&[named(2)]);
+        assert!(!token.is_cancelled(), "another store's activity has the same name");
+        RunningActivities::on(Some(one.clone())).cancel(&[named(2)]);
+        assert!(token.is_cancelled());
+    }
+
+    #[test]
+    fn the_activities_of_a_store_are_forgotten_with_its_last_runtime() {
+        let store = StoreIdentity::unique();
+        drop(RunningActivities::on(Some(store.clone())));
+        drop(RunningActivities::on(Some(StoreIdentity::unique())));
+        assert!(!BY_STORE.lock().unwrap().contains_key(&store));
     }
 
     #[test]

@@ -86,7 +86,7 @@ async fn case(column: &Column, when: When, change: &Change) -> (Applied, DamageO
 
 /// Any delay is a valid one.
 fn is_a_delay(column: &Column) -> bool {
-    column.name == "visible_at_ms"
+    matches!(column.name.as_str(), "visible_at_ms" | "delayed_until_ms")
 }
 
 /// Runs a case on a task of its own, so that one that fails does not hide the others.
@@ -164,5 +164,6 @@ macro_rules! sweeps {
 }
 
 sweeps! {
-    executions, history, instances, kv_base, kv_delta, orchestrator_queue, sessions, set_aside, worker_queue,
+    executions, garbage, history, instances, kv_base, kv_delta, orchestrator_queue, sessions, set_aside, totals,
+    worker_queue,
 }

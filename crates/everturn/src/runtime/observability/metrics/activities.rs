@@ -73,6 +73,12 @@ impl MetricsProvider {
         counter!("everturn_activity_poison_total").increment(1);
     }
 
+    /// `everturn_worker_dispatcher_items_fetched`: a worker fetched an activity.
+    pub fn record_worker_item_fetched(&self) {
+        bump(&self.counters.worker_dispatcher_items_fetched);
+        counter!("everturn_worker_dispatcher_items_fetched").increment(1);
+    }
+
     /// Records the end of an attempt at an activity in all its metrics.
     pub(crate) fn activity_ended(
         &self,

@@ -112,14 +112,27 @@ impl MetricsProvider {
     }
 
     /// `everturn_orchestration_continue_as_new_total`: an execution continued as new.
-    pub fn record_orchestration_continue_as_new(&self, name: &str, execution_id: u64) {
+    pub fn record_orchestration_continue_as_new(&self, name: &str) {
         bump(&self.counters.orch_continue_as_new);
+        counter!("everturn_orchestration_continue_as_new_total", "orchestration_name" => name.to_owned())
+            .increment(1);
+    }
+
+    /// `everturn_suborchestration_calls_total`: an orchestration called a child.
+    pub fn record_suborchestration_call(&self, parent: &str, child: &str) {
+        bump(&self.counters.suborchestration_calls);
         counter!(
-            "everturn_orchestration_continue_as_new_total",
-            "orchestration_name" => name.to_owned(),
-            "execution_id" => execution_id.to_string()
+            "everturn_suborchestration_calls_total",
+            "parent_orchestration" => parent.to_owned(),
+            "child_orchestration" => child.to_owned()
         )
         .increment(1);
+    }
+
+    /// `everturn_orchestration_dispatcher_items_fetched`: a dispatcher fetched a turn.
+    pub fn record_orchestration_item_fetched(&self) {
+        bump(&self.counters.orch_dispatcher_items_fetched);
+        counter!("everturn_orchestration_dispatcher_items_fetched").increment(1);
     }
 
     /// `everturn_orchestration_poison_total`: an instance failed because its messages were tried too often.

@@ -1,5 +1,6 @@
 //! The metrics of the store.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use everturn_provider::ProviderError;
@@ -18,6 +19,12 @@ impl MetricsProvider {
             "status" => if succeeded { "success" } else { "error" }
         )
         .record(took);
+    }
+
+    /// `everturn_messages_dead_lettered_total`: so many messages waited too long for the start of their instance.
+    pub fn record_messages_dead_lettered(&self, messages: u64) {
+        self.counters.messages_dead_lettered.fetch_add(messages, Ordering::Relaxed);
+        counter!("everturn_messages_dead_lettered_total").increment(messages);
     }
 
     /// `everturn_provider_errors_total`: an operation of the store failed.

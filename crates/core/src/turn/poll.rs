@@ -1,0 +1,74 @@
+//! Polling the code.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::task::{Context, Poll};
+
+use super::{Execution, TurnClock, panic_text, turn_limit};
+use crate::limits::MAX_DECISIONS_PER_TURN;
+use crate::{AppErrorKind, ErrorDetails};
+
+/// The failure of code that waits although no event can end its wait.
+const NOT_DURABLE: &str = "the orchestration waits on something that is not durable: only futures made by its context \
+     survive a restart. Use ctx.schedule_timer instead of a sleep, ctx.schedule_activity for I/O and for work on other \
+     tasks or threads, and ctx.schedule_wait or ctx.dequeue_event for what comes from outside";
+
+impl Execution {
+    /// Polls the code if something was delivered to it, and takes its actions. Code that wakes itself in a poll is polled
+    /// again before the next event.
+    pub(super) fn poll_if_owed(&mut self, clock: &dyn TurnClock) -> Result<(), ErrorDetails> {
+        while self.must_poll && self.output.is_none() {
+            self.must_poll = false;
+            self.poll(clock)?;
+            if self.must_poll {
+                self.decisions += 1;
+            }
+            // A loop in the code that never waits would otherwise fill the memory with its actions.
+            if self.decisions + self.emitted.len() > MAX_DECISIONS_PER_TURN {
+                return Err(turn_limit());
+            }
+        }
+        Ok(())
+    }
+
+    fn poll(&mut self, clock: &dyn TurnClock) -> Result<(), ErrorDetails> {
+        {
+            let mut state = self.shared.lock();
+            state.now_ms = clock.store_ms();
+            state.polling = true;
+        }
+        self.self_wake.begin_poll();
+        let (code, shared, self_wake) = (&mut self.code, &self.shared, &self.self_wake);
+        let mut cx = Context::from_waker(&self.waker);
+        let polled = catch_unwind(AssertUnwindSafe(|| {
+            let output = match code.as_mut()?.as_mut().poll(&mut cx) {
+                Poll::Ready(output) => output,
+                Poll::Pending => {
+                    let state = shared.lock();
+                    if self_wake.is_woken()
+                        || state.continue_as_new_asked
+                        || state.waits_on_something_durable()
+                    {
+                        return None;
+                    }
+                    Err(NOT_DURABLE.to_owned())
+                }
+            };
+            // Dropped within the poll, so that the futures it still holds are dropped like those of its locals.
+            *code = None;
+            Some(output)
+        }));
+        self.self_wake.end_poll();
+        let mut state = self.shared.lock();
+        state.polling = false;
+        self.emitted.extend(std::mem::take(&mut state.emitted));
+        if state.turn_limit_hit {
+            return Err(turn_limit());
+        }
+        self.output = polled.map_err(|panic| {
+            let text = panic_text(panic.as_ref()).unwrap_or("orchestration panicked");
+            ErrorDetails::application(AppErrorKind::Panicked, text)
+        })?;
+        self.must_poll = self.output.is_none() && self.self_wake.is_woken();
+        Ok(())
+    }
+}

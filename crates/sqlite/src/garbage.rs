@@ -1,0 +1,257 @@
+//! The garbage list: many rows of a deleted instance or a pruned execution are not removed by the transaction that deletes
+//! it, but later, in slices. No read finds them meanwhile: they are found by the key of an instance, and its row is gone.
+
+use rusqlite::types::Value;
+use rusqlite::{Connection, OptionalExtension, params};
+
+use crate::operation::{BatchOrder, Scope, Verb, VerbFailure};
+
+/// The key of a new instance: above all keys in the garbage list, or NULL, which is one above all other instances.
+macro_rules! new_instance_key {
+    () => {
+        "(SELECT max(g.instance_key) + 1 FROM garbage AS g WHERE g.instance_key < 9223372036854775807 \
+         AND g.instance_key >= coalesce((SELECT max(k.instance_key) FROM instances AS k), 0))"
+    };
+}
+pub(crate) use new_instance_key;
+
+/// The cost of one slice: a removed row costs one, and one more for every page of its payload. A slice of rows takes a few
+/// milliseconds.
+pub(crate) const SLICE_COST: usize = 1_000;
+const PAGE_BYTES: usize = 4_096;
+
+/// How much more a slice may cost.
+#[derive(Debug)]
+pub(crate) struct SliceBudget {
+    left: usize,
+}
+
+impl Default for SliceBudget {
+    fn default() -> Self {
+        Self { left: SLICE_COST }
+    }
+}
+
+impl SliceBudget {
+    pub(crate) fn is_spent(&self) -> bool {
+        self.left == 0
+    }
+
+    pub(crate) fn spend(&mut self, cost: usize) {
+        self.left = self.left.saturating_sub(cost);
+    }
+
+    /// Pays for rows of this number and these bytes; `false` if they cost too much.
+    fn pays(&mut self, (rows, bytes): (usize, usize)) -> bool {
+        let cost = rows.saturating_add(bytes / PAGE_BYTES);
+        let is_enough = cost <= self.left;
+        if is_enough {
+            self.left -= cost;
+        }
+        is_enough
+    }
+}
+
+// Counts no more rows than a slice has. The length of a payload is known without reading it.
+pub(crate) const ROWS_OF_INSTANCE: &str = "SELECT count(*), coalesce(sum(octets), 0) FROM ( \
+     SELECT octet_length(event_data) AS octets FROM history WHERE instance_key = ?1 \
+     UNION ALL SELECT octet_length(output) FROM executions WHERE instance_key = ?1 \
+     UNION ALL SELECT octet_length(work_item) FROM orchestrator_queue WHERE instance_key = ?1 \
+     UNION ALL SELECT octet_length(value) FROM kv_base WHERE instance_key = ?1 \
+     UNION ALL SELECT octet_length(value) FROM kv_delta WHERE instance_key = ?1 LIMIT ?2)";
+pub(crate) const ROWS_OF_EXECUTION: &str = "SELECT count(*), coalesce(sum(octets), 0) FROM ( \
+     SELECT octet_length(event_data) AS octets FROM history WHERE instance_key = ?1 AND execution_id = ?3 LIMIT ?2)";
+const LIST: &str = "INSERT OR IGNORE INTO garbage (instance_key, execution_id) VALUES (?1, ?2)";
+const FIRST: &str =
+    "SELECT instance_key, execution_id FROM garbage ORDER BY instance_key, execution_id LIMIT 1";
+const STRIKE: &str = "DELETE FROM garbage WHERE instance_key = ?1 AND execution_id = ?2";
+// Nothing that exists is garbage: such an entry is damaged.
+const EXISTS: &str = "SELECT EXISTS (SELECT 1 FROM instances WHERE instance_key = ?1 AND (?2 = 0 \
+     OR EXISTS (SELECT 1 FROM executions AS e WHERE e.instance_key = ?1 AND e.execution_id = ?2)))";
+const ANY: &str = "SELECT EXISTS (SELECT 1 FROM garbage)";
+const IS_LISTED: &str =
+    "SELECT EXISTS (SELECT 1 FROM garbage WHERE instance_key = ?1 AND execution_id IN (0, ?2))";
+const DELETE_EXECUTION_EVENTS: &str = "DELETE FROM history WHERE instance_key = ?1 AND execution_id = ?2";
+
+/// A table with rows of instances: how to find some of them, and how to delete one.
+struct SweptTable {
+    /// Two columns that name the row within the instance, and the bytes of its payload.
+    select: &'static str,
+    delete: &'static str,
+}
+
+/// All rows of an instance that was deleted.
+const OF_INSTANCE: [SweptTable; 5] = [
+    SweptTable {
+        select: "SELECT execution_id, event_id, octet_length(event_data) FROM history WHERE instance_key = ?1 LIMIT ?2",
+        delete: "DELETE FROM history WHERE instance_key = ?1 AND execution_id IS ?2 AND event_id IS ?3",
+    },
+    SweptTable {
+        select: "SELECT execution_id, NULL, octet_length(output) FROM executions WHERE instance_key = ?1 LIMIT ?2",
+        delete: "DELETE FROM executions WHERE instance_key = ?1 AND execution_id IS ?2 AND ?3 IS NULL",
+    },
+    SweptTable {
+        select: "SELECT seq, NULL, octet_length(work_item) FROM orchestrator_queue WHERE instance_key = ?1 LIMIT ?2",
+        delete: "DELETE FROM orchestrator_queue WHERE seq = ?2 AND instance_key = ?1 AND ?3 IS NULL",
+    },
+    SweptTable {
+        select: "SELECT key, NULL, octet_length(value) FROM kv_base WHERE instance_key = ?1 LIMIT ?2",
+        delete: "DELETE FROM kv_base WHERE instance_key = ?1 AND key IS ?2 AND ?3 IS NULL",
+    },
+    SweptTable {
+        select: "SELECT key, NULL, octet_length(value) FROM kv_delta WHERE instance_key = ?1 LIMIT ?2",
+        delete: "DELETE FROM kv_delta WHERE instance_key = ?1 AND key IS ?2 AND ?3 IS NULL",
+    },
+];
+/// The events of an execution that was pruned.
+const OF_EXECUTION: [SweptTable; 1] = [SweptTable {
+    select: "SELECT execution_id, event_id, octet_length(event_data) FROM history \
+         WHERE instance_key = ?1 AND execution_id = ?3 LIMIT ?2",
+    delete: "DELETE FROM history WHERE instance_key = ?1 AND execution_id IS ?2 AND event_id IS ?3",
+}];
+
+/// Whether all rows of an instance fit into the slice; if so, it pays for them. If not, they belong into the list.
+pub(crate) fn fits_instance(conn: &Connection, key: i64, budget: &mut SliceBudget) -> rusqlite::Result<bool> {
+    let mut rows = conn.prepare_cached(ROWS_OF_INSTANCE)?;
+    let found = rows.query_row([key, limit(budget)], |row| Ok((number(row, 0)?, number(row, 1)?)))?;
+    Ok(budget.pays(found))
+}
+
+/// The same for the events of an execution.
+pub(crate) fn fits_execution(
+    conn: &Connection,
+    key: i64,
+    execution_id: i64,
+    budget: &mut SliceBudget,
+) -> rusqlite::Result<bool> {
+    let mut rows = conn.prepare_cached(ROWS_OF_EXECUTION)?;
+    let found =
+        rows.query_row([key, limit(budget), execution_id], |row| Ok((number(row, 0)?, number(row, 1)?)))?;
+    Ok(budget.pays(found))
+}
+
+/// One more row than the slice may have.
+fn limit(budget: &SliceBudget) -> i64 {
+    i64::try_from(budget.left).unwrap_or(i64::MAX).saturating_add(1)
+}
+
+fn number(row: &rusqlite::Row<'_>, column: usize) -> rusqlite::Result<usize> {
+    Ok(usize::try_from(row.get::<_, i64>(column)?).unwrap_or(usize::MAX))
+}
+
+/// Leaves all rows of a deleted instance in the list.
+pub(crate) fn list_instance(scope: &mut Scope<'_>, key: i64) -> Result<(), VerbFailure> {
+    list_execution(scope, key, 0)
+}
+
+/// Leaves the events of a pruned execution in the list.
+pub(crate) fn list_execution(scope: &mut Scope<'_>, key: i64, execution_id: i64) -> Result<(), VerbFailure> {
+    scope.conn.prepare_cached(LIST)?.execute([key, execution_id])?;
+    scope.effects.garbage = true;
+    Ok(())
+}
+
+/// Whether the list has anything.
+pub(crate) fn is_there(conn: &Connection) -> rusqlite::Result<bool> {
+    conn.prepare_cached(ANY)?.query_row([], |row| row.get(0))
+}
+
+/// Whether the events of an execution are garbage: it was pruned, or its instance was deleted.
+pub(crate) fn is_listed(conn: &Connection, key: i64, execution_id: i64) -> rusqlite::Result<bool> {
+    conn.prepare_cached(IS_LISTED)?.query_row([key, execution_id], |row| row.get(0))
+}
+
+/// Removes what is left of a pruned execution at once: it is about to exist again.
+pub(crate) fn finish_execution(conn: &Connection, key: i64, execution_id: i64) -> Result<(), VerbFailure> {
+    if conn.prepare_cached(STRIKE)?.execute([key, execution_id])? > 0 {
+        conn.prepare_cached(DELETE_EXECUTION_EVENTS)?.execute([key, execution_id])?;
+    }
+    Ok(())
+}
+
+/// Removes one slice of what the list names.
+pub(crate) struct SweepGarbage;
+
+impl Verb for SweepGarbage {
+    type Answer = ();
+    const NAME: &'static str = "sweep_garbage";
+    const ORDER: BatchOrder = BatchOrder::NewWork;
+    const WRITES_BEFORE_REFUSAL: bool = true;
+
+    fn run(&self, scope: &mut Scope<'_>) -> Result<(), VerbFailure> {
+        let swept = sweep(scope.conn);
+        if let Err(VerbFailure::Refused(error)) = &swept {
+            tracing::error!(target: "everturn::providers::sqlite", %error,
+                "rows of deleted instances cannot be removed; they take room until the file is repaired");
+        }
+        scope.effects.garbage = swept?;
+        Ok(())
+    }
+}
+
+/// Removes one slice. Returns whether there is more.
+fn sweep(conn: &Connection) -> Result<bool, VerbFailure> {
+    let mut budget = SliceBudget::default();
+    while !budget.is_spent() {
+        let first: Option<(i64, i64)> =
+            conn.prepare_cached(FIRST)?.query_row([], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
+        let Some((key, execution_id)) = first else { return Ok(false) };
+        if conn.prepare_cached(EXISTS)?.query_row([key, execution_id], |row| row.get(0))? {
+            tracing::error!(target: "everturn::providers::sqlite", instance_key = key, execution_id,
+                "the garbage list names rows that are in use; the entry is dropped and the rows are kept");
+            conn.prepare_cached(STRIKE)?.execute([key, execution_id])?;
+            budget.spend(1);
+            continue;
+        }
+        let tables: &[SweptTable] = if execution_id == 0 { &OF_INSTANCE } else { &OF_EXECUTION };
+        for table in tables {
+            remove_some(conn, table, key, execution_id, &mut budget)?;
+        }
+        if !budget.is_spent() {
+            conn.prepare_cached(STRIKE)?.execute([key, execution_id])?;
+            budget.spend(1);
+        }
+    }
+    Ok(is_there(conn)?)
+}
+
+/// Removes rows of a table until there is none left or the budget is spent.
+fn remove_some(
+    conn: &Connection,
+    table: &SweptTable,
+    key: i64,
+    execution_id: i64,
+    budget: &mut SliceBudget,
+) -> Result<(), VerbFailure> {
+    if budget.is_spent() {
+        return Ok(());
+    }
+    let mut found: Vec<(Value, Value)> = Vec::new();
+    {
+        let mut select = conn.prepare_cached(table.select)?;
+        let by_execution = select.parameter_count() == 3;
+        let mut rows = if by_execution {
+            select.query(params![key, limit(budget), execution_id])?
+        } else {
+            select.query(params![key, limit(budget)])?
+        };
+        while !budget.is_spent()
+            && let Some(row) = rows.next()?
+        {
+            let bytes = row.get::<_, Option<i64>>(2)?.and_then(|bytes| usize::try_from(bytes).ok());
+            budget.spend(1 + bytes.unwrap_or(0) / PAGE_BYTES);
+            found.push((row.get(0)?, row.get(1)?));
+        }
+    }
+    let mut delete = conn.prepare_cached(table.delete)?;
+    for (first, second) in found {
+        delete.execute(params![key, first, second])?;
+    }
+    Ok(())
+}
+
+/// All statements that find and delete garbage.
+#[cfg(test)]
+pub(crate) fn swept_statements() -> impl Iterator<Item = &'static str> {
+    OF_INSTANCE.iter().chain(&OF_EXECUTION).flat_map(|table| [table.select, table.delete])
+}
