@@ -21,7 +21,7 @@ impl ProofBinaries {
 /// Builds the tests of all packages that trials run. `target` is the target folder of the workspace.
 ///
 /// What the packages depend on is taken from there if it is built already: the build folder is the same. The packages
-/// themselves are built without debug information, which is quicker and makes them different packages for cargo, so that
+/// themselves are built with another number of codegen units, which makes them different packages for cargo, so that
 /// workspace and copy do not overwrite each other. Programs that tests start go to a folder of their own.
 ///
 /// # Errors
@@ -33,7 +33,8 @@ pub fn build(copy: &Path, target: &Path) -> Result<ProofBinaries, String> {
     command.args(packages.iter().flat_map(|package| ["--package", package.name]));
     // It has no such tests. With it, cargo chooses the same features of dependencies as for the whole workspace.
     command.args(["--package", "xtask"]);
-    command.arg("--config").arg("profile.dev.debug=false");
+    // Dependencies have a number of their own, see Cargo.toml.
+    command.arg("--config").arg("profile.dev.codegen-units=15");
     command.arg("--config").arg(format!("build.build-dir={:?}", target.display().to_string()));
     command.arg("--target-dir").arg(target.join("planted"));
     let built = everturn_built::build(command)?;

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use crate::bugs::PlantedBug;
+use crate::kept_modules::{KeptModules, keep};
 
 /// What each crate with a bug gets: the question whether a bug is switched on.
 const QUESTION: &str = r#"
@@ -15,14 +16,25 @@ pub(crate) fn planted(name: &str) -> bool {
 }
 "#;
 
-/// Makes `copy` a copy of the workspace with these bugs in it. A file that is up to date is not written again, so that cargo
-/// builds only what has changed since the last copy.
+/// Makes `copy` a copy of the workspace with these bugs in it. The files that `kept_modules` names keep only the modules
+/// listed there. A file that is up to date is not written again, so that cargo builds only what has changed since the last
+/// copy.
 ///
 /// # Errors
-/// If a file cannot be read or written, or if a text that a bug replaces does not occur exactly once.
-pub fn plant(workspace: &Path, copy: &Path, bugs: &[PlantedBug]) -> Result<(), String> {
+/// If a file cannot be read or written, if a text that a bug replaces does not occur exactly once, or if a module that is
+/// kept does not exist.
+pub fn plant(
+    workspace: &Path,
+    copy: &Path,
+    bugs: &[PlantedBug],
+    kept_modules: &[KeptModules],
+) -> Result<(), String> {
     let mut files = BTreeMap::new();
     read_folder(workspace, Path::new(""), &mut files)?;
+    for kept in kept_modules {
+        let bytes = files.get_mut(Path::new(kept.file)).ok_or_else(|| format!("{} is missing", kept.file))?;
+        *bytes = keep(&String::from_utf8_lossy(bytes), kept)?.into_bytes();
+    }
     let mut crates = BTreeSet::new();
     for bug in bugs {
         let bytes = files.get_mut(Path::new(bug.file)).ok_or_else(|| missing(bug))?;
@@ -134,7 +146,7 @@ mod tests {
         write(&workspace, "target/large", "");
         write(&workspace, "built/CACHEDIR.TAG", "");
         write(&copy, "crates/a/src/gone.rs", "");
-        plant(&workspace, &copy, &[BUG]).unwrap();
+        plant(&workspace, &copy, &[BUG], &[]).unwrap();
         let read = |file: &str| std::fs::read_to_string(copy.join(file)).unwrap();
         let line = "fn count() -> u64 { let count = 1 + u64::from(crate::planted(\"off-by-one\")); count }\n";
         assert_eq!(read("crates/a/src/count.rs"), line);
@@ -149,10 +161,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (workspace, copy) = (folder.path().join("w"), folder.path().join("c"));
         write(&workspace, "crates/a/src/lib.rs", "");
-        plant(&workspace, &copy, &[]).unwrap();
+        plant(&workspace, &copy, &[], &[]).unwrap();
         let written = || copy.join("crates/a/src/lib.rs").metadata().unwrap().modified().unwrap();
         let first = written();
-        plant(&workspace, &copy, &[]).unwrap();
+        plant(&workspace, &copy, &[], &[]).unwrap();
         assert_eq!(written(), first);
     }
 

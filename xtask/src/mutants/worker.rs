@@ -80,7 +80,7 @@ impl Worker {
             target: folder.join("target"),
             output: folder.join("out"),
         };
-        everturn_planted_bugs::plant(root, &worker.tree, &[])?;
+        everturn_planted_bugs::plant(root, &worker.tree, &[], &[])?;
         std::fs::create_dir_all(&worker.output)
             .map_err(|error| format!("{} cannot be made: {error}", worker.output.display()))?;
         Ok(worker)

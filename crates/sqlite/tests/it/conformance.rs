@@ -1,6 +1,11 @@
 //! The provider contract: on a file, with one operation per commit, with the default bodies of the traits, and in memory
 //! (without the cases that damage rows: only the provider can reach them there).
 
+mod in_batches;
+mod in_memory;
+mod one_operation_per_commit;
+mod through_the_adapter;
+
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
@@ -150,18 +155,6 @@ fn in_a_task() -> Environment {
     Environment { writer_in_task: true, ..Environment::default() }
 }
 
-mod in_batches {
-    use super::FileFactory;
-
-    everturn_conformance::provider_tests!(FileFactory::new(512));
-}
-
-mod one_operation_per_commit {
-    use super::FileFactory;
-
-    everturn_conformance::provider_tests!(FileFactory::new(1));
-}
-
 /// Stores in files with their plain verbs only: the suite reaches them through the adapter.
 struct PlainFactory(FileFactory);
 
@@ -188,25 +181,6 @@ impl ProviderFactory for PlainFactory {
     async fn message_attempts(&self, bare: &Arc<dyn Provider>, instance: &str) -> Option<Vec<u32>> {
         self.0.message_attempts(bare, instance).await
     }
-}
-
-/// What the adapter does itself, and what depends on it.
-mod through_the_adapter {
-    use super::PlainFactory;
-
-    everturn_conformance::admin_cases!(PlainFactory::new());
-    everturn_conformance::as_store_cases!(PlainFactory::new());
-    everturn_conformance::delete_cases!(PlainFactory::new());
-    everturn_conformance::dropped_writes_cases!(PlainFactory::new());
-    everturn_conformance::locks_cases!(PlainFactory::new());
-    everturn_conformance::plain_verbs_cases!(PlainFactory::new());
-    everturn_conformance::read_orchestration_name_cases!(PlainFactory::new());
-    everturn_conformance::read_status_cases!(PlainFactory::new());
-    everturn_conformance::renew_cases!(PlainFactory::new());
-    everturn_conformance::submit_cases!(PlainFactory::new());
-    everturn_conformance::tokens_cases!(PlainFactory::new());
-    everturn_conformance::warm_cases!(PlainFactory::new());
-    everturn_conformance::watch_cases!(PlainFactory::new());
 }
 
 /// Stores in memory.
@@ -244,42 +218,4 @@ impl ProviderFactory for MemoryFactory {
     async fn message_attempts(&self, _: &Arc<dyn Provider>, _: &str) -> Option<Vec<u32>> {
         None
     }
-}
-
-mod in_memory {
-    use super::MemoryFactory;
-
-    everturn_conformance::abandon_turn_cases!(MemoryFactory::new());
-    everturn_conformance::admin_cases!(MemoryFactory::new());
-    everturn_conformance::as_store_cases!(MemoryFactory::new());
-    everturn_conformance::concurrency_cases!(MemoryFactory::new());
-    everturn_conformance::delete_cases!(MemoryFactory::new());
-    everturn_conformance::delete_instance_bulk_cases!(MemoryFactory::new());
-    everturn_conformance::dropped_futures_cases!(MemoryFactory::new());
-    everturn_conformance::dropped_writes_cases!(MemoryFactory::new());
-    everturn_conformance::executions_cases!(MemoryFactory::new());
-    everturn_conformance::fetch_turns_cases!(MemoryFactory::new());
-    everturn_conformance::fetch_work_cases!(MemoryFactory::new());
-    everturn_conformance::kv_executions_cases!(MemoryFactory::new());
-    everturn_conformance::locks_cases!(MemoryFactory::new());
-    everturn_conformance::long_poll_cases!(MemoryFactory::new());
-    everturn_conformance::poison_cases!(MemoryFactory::new());
-    everturn_conformance::prune_cases!(MemoryFactory::new());
-    everturn_conformance::raw_writes_cases!(MemoryFactory::new());
-    everturn_conformance::read_custom_status_cases!(MemoryFactory::new());
-    everturn_conformance::read_kv_values_cases!(MemoryFactory::new());
-    everturn_conformance::read_orchestration_name_cases!(MemoryFactory::new());
-    everturn_conformance::read_stats_cases!(MemoryFactory::new());
-    everturn_conformance::renew_cases!(MemoryFactory::new());
-    everturn_conformance::session_leases_cases!(MemoryFactory::new());
-    everturn_conformance::sessions_cases!(MemoryFactory::new());
-    everturn_conformance::settle_work_cases!(MemoryFactory::new());
-    everturn_conformance::submit_cases!(MemoryFactory::new());
-    everturn_conformance::sweep_cases!(MemoryFactory::new());
-    everturn_conformance::tags_cases!(MemoryFactory::new());
-    everturn_conformance::tokens_cases!(MemoryFactory::new());
-    everturn_conformance::turn_wake_ups_cases!(MemoryFactory::new());
-    everturn_conformance::unknown_instance_cases!(MemoryFactory::new());
-    everturn_conformance::warm_cases!(MemoryFactory::new());
-    everturn_conformance::work_wake_ups_cases!(MemoryFactory::new());
 }
