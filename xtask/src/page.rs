@@ -234,5 +234,3 @@ mod tests {
         );
     }
 }
-#[cfg(test)]
-mod regen { #[test] fn regen() { let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap(); let runs = crate::record::read(root).unwrap(); super::write(root, &runs).unwrap(); } }

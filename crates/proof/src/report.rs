@@ -120,9 +120,9 @@ mod tests {
             ),
         ];
         for (state, counts) in states {
-            let report = ProofReport { id: "R1".into(), test: "r1_storms".into(), state, counts };
+            let report = ProofReport { id: "R1".into(), test: "r1_faults".into(), state, counts };
             assert_eq!(report.to_string().parse(), Ok(report));
         }
-        assert_eq!("test r1_storms ... ok".parse::<ProofReport>(), Err(()));
+        assert_eq!("test r1_faults ... ok".parse::<ProofReport>(), Err(()));
     }
 }

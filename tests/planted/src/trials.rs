@@ -42,7 +42,7 @@ const CORE: TestPackage = TestPackage { name: "everturn-core", folder: "crates/c
 const RUNTIME: TestPackage = TestPackage { name: "everturn", folder: "crates/everturn" };
 
 const FAULTS: ProofRun =
-    ProofRun { id: "R1", package: SIMULATION, tests: "r1_no_promise_breaks_in_any_storm", cases: 100 };
+    ProofRun { id: "R1", package: SIMULATION, tests: "r1_no_promise_breaks_under_faults", cases: 100 };
 const CLOCKS: ProofRun = ProofRun {
     id: "R8",
     package: SIMULATION,
@@ -66,7 +66,7 @@ const IO_FAULTS: ProofRun =
 const ZOMBIES: ProofRun = ProofRun {
     id: "R6",
     package: CRASH,
-    tests: "r6_whoever_was_stopped_past_its_locks_cannot_commit",
+    tests: "r6_a_process_stopped_past_its_locks_cannot_commit",
     cases: 8,
 };
 const KILLS: ProofRun = ProofRun {
@@ -84,7 +84,7 @@ const UNREADABLE_PAGES: ProofRun = ProofRun {
     cases: 1,
 };
 const FAULTS_ON_SQLITE: ProofRun =
-    ProofRun { id: "R1", package: CRASH, tests: "r1_no_promise_breaks_in_any_storm_on_sqlite", cases: 60 };
+    ProofRun { id: "R1", package: CRASH, tests: "r1_no_promise_breaks_under_faults_on_sqlite", cases: 60 };
 const FENCING: ProofRun = ProofRun { id: "R7", package: SQLITE, tests: "in_batches::tokens::", cases: 1 };
 const CLOCK_JUMPS: ProofRun = ProofRun { id: "G4", package: SQLITE, tests: "clock_jumps::", cases: 1 };
 const WAKING: ProofRun = ProofRun { id: "G5", package: SQLITE, tests: "waking::", cases: 1 };

@@ -8,8 +8,8 @@ const SEEDS_FOR_ALL: u64 = 100;
 
 /// Three nodes, all kinds of fault.
 #[test]
-fn r1_no_promise_breaks_in_any_storm() {
-    let proof = proof!("R1", "r1_no_promise_breaks_in_any_storm", 500);
+fn r1_no_promise_breaks_under_faults() {
+    let proof = proof!("R1", "r1_no_promise_breaks_under_faults", 500);
     let counts = proof.run("seeds", |seed| prove(Theme::Faults, seed));
     if counts.get("seeds") >= SEEDS_FOR_ALL {
         // Under stress settings there are no batches to be lost.

@@ -165,8 +165,8 @@ fn check_undamaged(
 }
 
 #[test]
-fn r10_damage_under_the_runtime_hurts_nobody_else() {
-    let proof = proof!("R10", "r10_damage_under_the_runtime_hurts_nobody_else", 1_000);
+fn r10_damage_under_the_runtime_affects_no_other_instance() {
+    let proof = proof!("R10", "r10_damage_under_the_runtime_affects_no_other_instance", 1_000);
     let counts = proof.run("damages", case);
     let damages = counts.get("damages");
     proof.require(&counts, "turns", damages * if damages >= 500 { 2 } else { 1 });

@@ -9,8 +9,8 @@ const DISK_FAULTS: [&str; 6] = ["ReadError", "WriteError", "SyncError", "DiskFul
 
 /// Three nodes on one file; calls, processes, clocks, disk and power fail.
 #[test]
-fn r1_no_promise_breaks_in_any_storm_on_sqlite() {
-    let proof = proof!("R1", "r1_no_promise_breaks_in_any_storm_on_sqlite", 120);
+fn r1_no_promise_breaks_under_faults_on_sqlite() {
+    let proof = proof!("R1", "r1_no_promise_breaks_under_faults_on_sqlite", 120);
     let counts =
         proof.run("seeds", |seed| prove_on(sqlite_store, Theme::Faults, Plan::on_disk(Theme::Faults, seed)));
     // A single seed need not have them all.
@@ -53,7 +53,7 @@ fn seeds_that_once_failed_on_sqlite() {
 
 #[test]
 fn r1_the_same_seed_gives_the_same_trace_on_sqlite() {
-    const TWICE: &str = "worlds lived through twice";
+    const TWICE: &str = "worlds run twice";
     const LINES_MIN: usize = 1_000;
     let proof = proof!("R1", "r1_the_same_seed_gives_the_same_trace_on_sqlite", 20);
     proof.run(TWICE, |seed| {

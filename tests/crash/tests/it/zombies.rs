@@ -98,8 +98,8 @@ fn stop_and_continue(
 }
 
 #[test]
-fn r6_whoever_was_stopped_past_its_locks_cannot_commit() {
-    let proof = proof!("R6", "r6_whoever_was_stopped_past_its_locks_cannot_commit", 40);
+fn r6_a_process_stopped_past_its_locks_cannot_commit() {
+    let proof = proof!("R6", "r6_a_process_stopped_past_its_locks_cannot_commit", 40);
     let counts = proof.run_sleeping("stops", case);
     let (stops, times) = (counts.get("stops"), counts.get("times that workers were stopped"));
     // Every holder tries a turn, an activity, and the renewals of both.
