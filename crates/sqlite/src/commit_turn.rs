@@ -15,6 +15,7 @@ use crate::locks::{self, StoredLock, row_of, unknown_token};
 use crate::operation::{BatchOrder, Scope, Verb, VerbFailure};
 use crate::orchestrator_queue::{self, StoredMessage};
 use crate::totals::TotalsChange;
+use crate::unknown_instance;
 use crate::worker_queue::StoredActivity;
 
 /// A turn as it is stored.
@@ -206,7 +207,7 @@ impl Verb for CommitTurn {
         self.note_unawaited_timers(scope, key, &instance)?;
         scope.effects.turn_is_ready(oldest);
         if !startable {
-            orchestrator_queue::refresh_unstarted(scope.conn, key)?;
+            unknown_instance::refresh_unstarted(scope.conn, key)?;
             orchestrator_queue::refresh(scope, key)?;
         }
         scope.effects.ended_turns.insert(key);

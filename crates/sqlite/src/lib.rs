@@ -66,6 +66,7 @@ mod sweep;
 #[doc(hidden)]
 pub mod testing;
 mod totals;
+mod unknown_instance;
 mod unreadable;
 mod url;
 mod watches;

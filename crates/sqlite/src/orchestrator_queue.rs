@@ -11,7 +11,7 @@ use crate::clock_reading::stored_ms;
 use crate::columns;
 use crate::garbage::new_instance_key;
 use crate::operation::{Scope, VerbFailure};
-use crate::unreadable::RowPlace;
+use crate::unknown_instance;
 
 /// A message as it is stored.
 #[derive(Debug)]
@@ -75,8 +75,6 @@ pub(crate) fn encoded(operation: &str, json: serde_json::Result<String>) -> Resu
 
 const SELECT_INSTANCE: &str = "SELECT instance_key, startable, ready_seq IS NOT NULL, lock_token IS NOT NULL, orphaned, \
      delayed_until_ms IS NOT NULL FROM instances WHERE instance_id = ?1";
-const HAS_START: &str =
-    "SELECT EXISTS (SELECT 1 FROM orchestrator_queue WHERE instance_key = ?1 AND is_start = 1)";
 const INSERT_INSTANCE: &str = concat!(
     "INSERT INTO instances (instance_key, instance_id, orphaned, unstarted_since_ms) VALUES (",
     new_instance_key!(),
@@ -94,14 +92,7 @@ const IS_UNAWAITED: &str = "SELECT EXISTS (SELECT 1 FROM instances WHERE instanc
      OR EXISTS (SELECT 1 FROM executions WHERE instance_key = ?1 AND execution_id = ?2 AND status <> 'Running')";
 const NOTE_UNAWAITED: &str = "UPDATE orchestrator_queue SET unawaited = 1 WHERE instance_key = ?1 \
      AND visible_at_ms > 0 AND timer_execution_id >= ?2 AND timer_execution_id < ?3 AND unawaited = 0";
-// A message that comes while no start is queued waits for one from then on.
-const NOTE_UNSTARTED: &str = "UPDATE instances SET unstarted_since_ms = ?2 WHERE instance_key = ?1 \
-     AND (unstarted_since_ms IS NULL OR unstarted_since_ms > ?2) \
-     AND NOT EXISTS (SELECT 1 FROM orchestrator_queue AS q WHERE q.instance_key = ?1 AND q.is_start = 1)";
-const REFRESH_UNSTARTED: &str = "UPDATE instances SET unstarted_since_ms = \
-     (SELECT min(q.arrived_at_ms) FROM orchestrator_queue AS q WHERE q.instance_key = ?1) WHERE instance_key = ?1";
 const MARK_READY: &str = "UPDATE instances SET ready_seq = ?2 WHERE instance_key = ?1";
-const CLEAR_ORPHANED: &str = "UPDATE instances SET orphaned = 0 WHERE instance_key = ?1";
 /// Computes whether an instance is ready at `?2`, and whether its messages are orphans.
 macro_rules! refresh_sql {
     ($condition:literal) => {
@@ -128,21 +119,12 @@ macro_rules! refresh_sql {
 // If an instance is ready although a lock is in its row, the lock has expired.
 pub(crate) const REFRESH: &str = refresh_sql!(" AND (lock_token IS NULL OR ready_seq IS NOT NULL)");
 const EXPOSE: &str = refresh_sql!("");
-const SELECT_ORPHANED: &str = "SELECT instance_key FROM instances WHERE orphaned = 1 AND startable = 0 AND created_at_ms IS NULL AND lock_token IS NULL LIMIT 64";
-// In the index alone: its rows need not be readable.
-const ORPHANED_KEYS: &str =
-    "SELECT instance_key FROM instances INDEXED BY instances_orphaned WHERE orphaned = 1 LIMIT 1000";
-const IS_ORPHANED: &str = "SELECT EXISTS (SELECT 1 FROM instances WHERE instance_key = ?1 AND orphaned = 1 AND startable = 0 \
-     AND created_at_ms IS NULL AND lock_token IS NULL)";
-const DELETE_VISIBLE: &str = "DELETE FROM orchestrator_queue WHERE instance_key = ?1 AND visible_at_ms <= ?2";
-const DELETE_EMPTY: &str = "DELETE FROM instances WHERE instance_key = ?1 AND created_at_ms IS NULL \
-     AND NOT EXISTS (SELECT 1 FROM executions WHERE executions.instance_key = ?1) \
-     AND NOT EXISTS (SELECT 1 FROM orchestrator_queue WHERE orchestrator_queue.instance_key = ?1)";
 
 /// What decides whether a new message makes its instance ready.
-struct Receiver {
-    key: i64,
-    startable: bool,
+pub(crate) struct Receiver {
+    pub(crate) key: i64,
+    /// Its messages need no start among them: it exists, or its history has a start.
+    pub(crate) startable: bool,
     ready: bool,
     locked: bool,
     orphaned: bool,
@@ -169,7 +151,7 @@ pub(crate) fn insert(
 ) -> Result<Receipt, VerbFailure> {
     let visible_at_ms = visible_at_ms.filter(|at_ms| *at_ms > scope.now.wall_ms).unwrap_or(0);
     let found = find(scope.conn, &message.instance_id)?;
-    let receipt = receipt_of(scope.conn, found.as_ref(), message)?;
+    let receipt = unknown_instance::receipt_of(scope.conn, found.as_ref(), message)?;
     if receipt == Receipt::Dropped {
         return Ok(receipt);
     }
@@ -204,8 +186,8 @@ pub(crate) fn insert(
         unawaited
     ])?;
     if !receiver.startable && !receiver.new && !message.is_start {
-        let noted = scope.conn.prepare_cached(NOTE_UNSTARTED)?.execute([receiver.key, arrived_at_ms]);
-        queued_although_damaged(receiver.key, noted.map_err(VerbFailure::from))?;
+        let noted = unknown_instance::note_unstarted(scope.conn, receiver.key, arrived_at_ms);
+        queued_although_damaged(receiver.key, noted)?;
     }
     if visible_at_ms > 0 && !message.is_start {
         return Ok(receipt);
@@ -226,28 +208,6 @@ pub(crate) fn insert(
         refresh(scope, receiver.key)?;
     }
     Ok(receipt)
-}
-
-/// What becomes of a message that is about to be inserted.
-fn receipt_of(
-    conn: &Connection,
-    receiver: Option<&Receiver>,
-    message: &StoredMessage,
-) -> Result<Receipt, VerbFailure> {
-    if !message.is_start && !message.is_cancel {
-        return Ok(Receipt::Queued);
-    }
-    let is_taken = match receiver {
-        None => false,
-        Some(receiver) if receiver.startable => true,
-        Some(receiver) => conn.prepare_cached(HAS_START)?.query_row([receiver.key], |row| row.get(0))?,
-    };
-    Ok(match (message.is_start, is_taken) {
-        (true, true) => Receipt::Existing,
-        (true, false) => Receipt::Created,
-        (false, true) => Receipt::Queued,
-        (false, false) => Receipt::Dropped,
-    })
 }
 
 /// Nothing waits any more for the timers of these executions.
@@ -334,43 +294,4 @@ fn run_refresh(scope: &mut Scope<'_>, sql: &str, key: i64) -> Result<bool, VerbF
     scope.effects.turn_is_ready(ready_seq);
     scope.effects.orphans |= orphaned;
     Ok(ready_seq.is_some() || orphaned)
-}
-
-/// Finds out again since when the messages of an instance wait for its start.
-pub(crate) fn refresh_unstarted(conn: &Connection, key: i64) -> Result<(), VerbFailure> {
-    conn.prepare_cached(REFRESH_UNSTARTED)?.execute([key])?;
-    Ok(())
-}
-
-/// Deletes the row of an instance that does not exist and has no message any more; `false` if it stays.
-pub(crate) fn delete_if_empty(conn: &Connection, key: i64) -> Result<bool, VerbFailure> {
-    Ok(conn.prepare_cached(DELETE_EMPTY)?.execute([key])? > 0)
-}
-
-/// Deletes the messages of instances that have only queue messages and no queued start. Returns whether there may be more.
-pub(crate) fn delete_orphans(scope: &mut Scope<'_>) -> Result<bool, VerbFailure> {
-    let (conn, rows) = (scope.conn, scope.rows);
-    let keys: Vec<i64> = conn
-        .prepare_cached(if rows.one_by_one { ORPHANED_KEYS } else { SELECT_ORPHANED })?
-        .query_map([], |row| row.get(0))?
-        .collect::<rusqlite::Result<_>>()?;
-    let mut is_found = false;
-    for key in &keys {
-        if rows.passes_over(RowPlace::Instance(*key)) {
-            continue;
-        }
-        rows.at(RowPlace::Instance(*key));
-        if rows.one_by_one
-            && !conn.prepare_cached(IS_ORPHANED)?.query_row([key], |row| columns::flag(row, 0))?
-        {
-            continue;
-        }
-        is_found = true;
-        conn.prepare_cached(DELETE_VISIBLE)?.execute([*key, scope.now.wall_ms])?;
-        if !delete_if_empty(conn, *key)? {
-            conn.prepare_cached(CLEAR_ORPHANED)?.execute([key])?;
-        }
-    }
-    rows.done();
-    Ok(is_found)
 }

@@ -8,6 +8,7 @@ use everturn_core::{EventKind, INITIAL_EXECUTION_ID, WorkItem};
 use super::kv::KvStore;
 use super::parked::LOOK_AT_LEAST_EVERY;
 use super::tables::{Lock, Message, Moment, Stored, TableExecution, Tables, VISIBLE};
+use super::unknown_instance::orphans_of;
 use crate::store::{FetchedTurn, HandlerView, MessageNotes, TurnFetch};
 use crate::types::{DispatcherCapabilityFilter, OrchestrationItem};
 
@@ -15,7 +16,7 @@ use crate::types::{DispatcherCapabilityFilter, OrchestrationItem};
 const UNKNOWN: &str = "unknown";
 
 /// What runs in an instance, as far as the store knows.
-struct Identity {
+pub(super) struct Identity {
     orchestration_name: String,
     version: String,
     execution_id: u64,
@@ -24,7 +25,7 @@ struct Identity {
 }
 
 /// What can be done with an instance's visible messages.
-enum Deliverability {
+pub(super) enum Deliverability {
     /// They can be delivered.
     Deliverable(Identity),
     /// Queue messages of an instance that was never started: these rows.
@@ -63,9 +64,7 @@ impl Tables {
         }
         // So it is with a delay that is over.
         self.instance_delays.retain(|_, delay| !delay.is_over(now));
-        for row_id in self.orphans(now) {
-            self.orchestrator_queue.remove(&row_id);
-        }
+        self.delete_orphans(now);
         let picked = self.pick_instances(now, fetch);
         // Parked fetches do not know of a lock that ends before they look again.
         self.changes.orchestrator_queue |= !picked.is_empty() && fetch.lock_timeout < LOOK_AT_LEAST_EVERY;
@@ -147,19 +146,8 @@ impl Tables {
         self.instance_delays.get(instance).is_some_and(|delay| delay.holds(now, handlers))
     }
 
-    /// The rows of queue messages that no instance will ever take.
-    fn orphans(&self, now: Moment) -> Vec<u64> {
-        let rows = self.instances_with_messages(now).into_iter().map(|instance| {
-            match self.deliverability(instance, now) {
-                Deliverability::Orphans(row_ids) => row_ids,
-                Deliverability::Deliverable(_) | Deliverability::TooEarly => Vec::new(),
-            }
-        });
-        rows.flatten().collect()
-    }
-
     /// The instances that have visible messages and can be locked, the one with the oldest first.
-    fn instances_with_messages(&self, now: Moment) -> Vec<&str> {
+    pub(super) fn instances_with_messages(&self, now: Moment) -> Vec<&str> {
         let mut seen = BTreeSet::new();
         self.orchestrator_queue
             .values()
@@ -183,7 +171,7 @@ impl Tables {
         pin.is_none_or(|pin| filter.is_compatible(pin))
     }
 
-    fn deliverability(&self, instance: &str, now: Moment) -> Deliverability {
+    pub(super) fn deliverability(&self, instance: &str, now: Moment) -> Deliverability {
         if let Some(row) = self.instances.get(instance) {
             return Deliverability::Deliverable(Identity {
                 orchestration_name: row.orchestration_name.clone(),
@@ -207,11 +195,10 @@ impl Tables {
         if is_damaged {
             return Deliverability::Deliverable(Identity::first_execution(UNKNOWN, UNKNOWN, true));
         }
-        let has_start = queued.iter().any(|(_, message)| message.is_start);
-        if !has_start && visible().all(|(_, message)| message.is_queue_message) {
-            return Deliverability::Orphans(visible().map(|(row_id, _)| *row_id).collect());
+        match orphans_of(&queued, now) {
+            Some(row_ids) => Deliverability::Orphans(row_ids),
+            None => Deliverability::TooEarly,
         }
-        Deliverability::TooEarly
     }
 
     /// The rows of an instance in the order of their arrival.

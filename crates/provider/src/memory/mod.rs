@@ -21,6 +21,7 @@ mod store;
 mod submit;
 mod sweep;
 pub(crate) mod tables;
+mod unknown_instance;
 mod watches;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,6 +1,6 @@
 //! Putting what clients send into the orchestrator queue.
 
-use everturn_core::{INITIAL_EXECUTION_ID, WorkItem, kind_of};
+use everturn_core::{WorkItem, kind_of};
 
 use super::tables::{Moment, Tables};
 use crate::error::ProviderError;
@@ -16,28 +16,6 @@ impl Tables {
             self.push_message(now, item.clone(), notes.clone(), now.visible_after(*delay))
         });
         Ok(receipts.collect())
-    }
-
-    /// What becomes of a message that is about to be enqueued.
-    pub(super) fn receipt_of(&self, item: &WorkItem) -> Receipt {
-        let is_cancel = matches!(item, WorkItem::CancelInstance { .. });
-        if !item.is_start() && !is_cancel {
-            return Receipt::Queued;
-        }
-        match (item.is_start(), self.is_taken(item.instance())) {
-            (true, true) => Receipt::Existing,
-            (true, false) => Receipt::Created,
-            (false, true) => Receipt::Queued,
-            (false, false) => Receipt::Dropped,
-        }
-    }
-
-    /// Returns true if an instance has this id, or a start of it is queued.
-    pub(super) fn is_taken(&self, instance: &str) -> bool {
-        let first = self.execution(instance, INITIAL_EXECUTION_ID);
-        self.instances.contains_key(instance)
-            || first.is_some_and(|execution| execution.started_as().is_some())
-            || self.orchestrator_queue.values().any(|row| row.is_start && row.instance == instance)
     }
 }
 

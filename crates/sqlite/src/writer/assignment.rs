@@ -8,10 +8,10 @@ use crate::due;
 use crate::fetch_turns;
 use crate::fetch_work;
 use crate::operation::{BatchOrder, Verb, VerbFailure};
-use crate::orchestrator_queue;
 use crate::ready_instances::{self, Candidate, ReadyPage, StoredHandler};
 use crate::ready_work::ReadyWork;
 use crate::renew::Renew;
+use crate::unknown_instance;
 use crate::unreadable::{RowPlace, is_unreadable};
 use crate::writer::Writer;
 use crate::writer::batch::{Assignments, WriterBatch};
@@ -158,7 +158,7 @@ impl Writer {
     fn delete_orphans(&mut self, batch: &mut WriterBatch) -> Result<(), BatchLoss> {
         let mut more = false;
         let (kept, effects) = self.db.run_whole(true, |scope| {
-            kept(orchestrator_queue::delete_orphans(scope).map(|unfinished| more = unfinished))
+            kept(unknown_instance::delete_orphans(scope).map(|unfinished| more = unfinished))
         })?;
         if kept {
             batch.absorb(effects, &mut self.schedule);
