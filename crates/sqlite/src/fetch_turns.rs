@@ -11,7 +11,7 @@ use rusqlite::{Connection, params};
 use crate::clock_reading::{ClockReading, length_ms, stored_ms, unsigned};
 use crate::columns;
 use crate::command_queue::Command;
-use crate::due::SHOW_MESSAGE;
+use crate::due_timers::SHOW_MESSAGE;
 use crate::fetched_messages::{DecodedMessages, UndecodedMessage, decode_messages, name_in_messages};
 use crate::kv;
 use crate::locks::{self, new_token, row_of};

@@ -5,7 +5,8 @@
 //! writer until there is work for it. Reads have connections of their own.
 //!
 //! Each verb is a file: `fetch_turns`, `commit_turn`, `abandon_turn`, `fetch_work`, `settle_work`, `renew`, `submit`,
-//! `sweep`, `read`, `raw_writes`, and `admin`, `delete`, `prune` for the management side.
+//! `sweep`, `read`, `raw_writes`, and `admin`, `delete`, `prune` for the management side. What time changes has files of its
+//! own: `due_timers` makes messages visible and ends delays, `expired_locks` ends locks and leases.
 #![forbid(unsafe_code)]
 
 mod abandon_turn;
@@ -19,8 +20,10 @@ mod commit_turn;
 mod damaged_activity;
 mod delete;
 mod delete_bulk;
-mod due;
+mod due_rows;
+mod due_timers;
 mod error;
+mod expired_locks;
 mod fetch_turns;
 mod fetch_work;
 mod fetched_messages;

@@ -297,7 +297,7 @@ pub const BUGS: &[PlantedBug] = &[
     PlantedBug {
         name: "arrival-overwritten",
         does: "SQLite: a message that becomes visible counts as the oldest of its instance.",
-        file: "crates/sqlite/src/due.rs",
+        file: "crates/sqlite/src/due_timers.rs",
         find: "let mut show = scope.conn.prepare_cached(SHOW_DUE_MESSAGE)?;",
         replace: "\
             if BUG {

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use everturn_provider::store::{LockKind, LockRenewal, Renewal};
 
-use crate::due;
+use crate::due_timers;
+use crate::expired_locks;
 use crate::fetch_turns;
 use crate::fetch_work;
 use crate::operation::{BatchOrder, Verb, VerbFailure};
@@ -54,7 +55,7 @@ impl Writer {
         let (mut more, mut woken_ms) = (false, i64::MIN);
         let (shown, effects) = self.db.run_whole(true, |scope| {
             woken_ms = scope.now.wall_ms;
-            kept(due::show(scope).map(|unfinished| more |= unfinished))
+            kept(due_timers::show(scope).map(|unfinished| more |= unfinished))
         })?;
         if shown {
             batch.absorb(effects, &mut self.schedule);
@@ -66,7 +67,7 @@ impl Writer {
         let future_locks = &mut self.schedule.future_locks;
         let fresh = batch.effects.held.iter().map(|(token, ..)| token.clone()).collect();
         let (expired, effects) = self.db.run_whole(true, |scope| {
-            kept(due::expire(scope, future_locks, &fresh).map(|unfinished| more |= unfinished))
+            kept(expired_locks::expire(scope, future_locks, &fresh).map(|unfinished| more |= unfinished))
         })?;
         if expired {
             batch.absorb(effects, &mut self.schedule);

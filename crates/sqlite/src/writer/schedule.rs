@@ -5,8 +5,9 @@ use std::time::Duration;
 use everturn_core::SemverRange;
 use rusqlite::Connection;
 
-use crate::clock_reading::ClockReading;
-use crate::due::{self, FutureLocks};
+use crate::clock_reading::{ClockReading, unsigned};
+use crate::columns;
+use crate::expired_locks::FutureLocks;
 use crate::locks::OwnLocks;
 
 /// The clocks are read at least this often while a fetch is parked: they may have been set.
@@ -18,6 +19,16 @@ const EXPIRY_DEFERRED_MAX: u32 = 16;
 /// Up to so many instances are looked at again after every commit of another process. If more were skipped, the look that is
 /// taken every second finds what the other process made ready among them.
 const SKIPPED_FEW: usize = 256;
+const NEXT_DUE: &str = "SELECT min(at_ms) FROM ( \
+     SELECT min(visible_at_ms) AS at_ms FROM orchestrator_queue WHERE visible_at_ms > 0 AND visible_at_ms > ?1 \
+     UNION ALL SELECT min(visible_at_ms) FROM worker_queue WHERE visible_at_ms > 0 AND visible_at_ms > ?1 \
+     UNION ALL SELECT min(delayed_until_ms) FROM instances \
+         WHERE delayed_until_ms IS NOT NULL AND delayed_until_ms > ?1 \
+     UNION ALL SELECT min(locked_until_ms) FROM instances \
+         WHERE lock_token IS NOT NULL AND ready_seq IS NULL AND locked_until_ms > ?1 \
+     UNION ALL SELECT min(locked_until_ms) FROM worker_queue \
+         WHERE lock_token IS NOT NULL AND ready = 0 AND locked_until_ms > ?1 \
+     UNION ALL SELECT min(lease_until_ms) FROM sessions WHERE lease_until_ms > ?1)";
 
 /// Where a look is worthwhile: hints that may be wrong, never the only record of anything.
 #[derive(Debug, Default, Clone, Copy)]
@@ -120,7 +131,7 @@ impl WakeSchedule {
         if self.due_unknown_since.is_some() {
             // If the clock was set back, earlier times count again.
             self.woken_ms = self.woken_ms.min(now.wall_ms);
-            self.next_due_ms = due::next(conn, self.woken_ms)?;
+            self.next_due_ms = next_due(conn, self.woken_ms)?;
             self.due_unknown_since = None;
         }
         Ok(())
@@ -149,7 +160,7 @@ impl WakeSchedule {
     pub(crate) fn until_due(&self, own_locks: &OwnLocks, now: ClockReading) -> Option<Duration> {
         let by_monotonic =
             self.next_deadline(own_locks).map(|deadline| deadline.saturating_sub(now.monotonic));
-        let by_wall = self.next_due_ms.map(|due_ms| due::until(due_ms, now));
+        let by_wall = self.next_due_ms.map(|due_ms| until(due_ms, now));
         [by_wall, by_monotonic].into_iter().flatten().min()
     }
 
@@ -212,6 +223,17 @@ impl WakeSchedule {
     pub(crate) fn forget_skipped(&mut self) {
         self.skipped = None;
     }
+}
+
+/// The earliest wall time after `woken_ms` at which something becomes due. Rows that were due before and did not change are
+/// damaged and cannot be woken.
+fn next_due(conn: &Connection, woken_ms: i64) -> rusqlite::Result<Option<i64>> {
+    conn.prepare_cached(NEXT_DUE)?.query_row([woken_ms], |row| columns::integer(row, 0))
+}
+
+/// How long until the wall clock shows `due_ms`.
+fn until(due_ms: i64, now: ClockReading) -> Duration {
+    Duration::from_millis(unsigned(due_ms.saturating_sub(now.wall_ms)))
 }
 
 #[cfg(test)]

@@ -1,36 +1,22 @@
-//! What becomes due: messages that become visible, locks and leases that expire.
+//! Locks and leases that expire.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{OptionalExtension, Row, params};
 
-use crate::clock_reading::{ClockReading, unsigned};
+use crate::clock_reading::unsigned;
 use crate::columns;
+use crate::due_rows::{due_rows, wake_row};
 use crate::locks::{self, StoredLock, row_of};
 use crate::operation::{Scope, VerbFailure};
 use crate::orchestrator_queue;
 use crate::unreadable::RowPlace;
 
-/// How many rows of a kind one batch wakes at most; the rest follows in the next batch.
-const WAKE_MAX: i64 = 1_000;
 /// How many locks that end too late are watched at most.
 const FUTURE_MAX: i64 = 64;
 
 // The lists of rows are read from an index alone: rows that cannot be read do not hide the others.
-const DUE_MESSAGES: &str = "SELECT seq FROM orchestrator_queue \
-     WHERE visible_at_ms > 0 AND visible_at_ms <= ?1 ORDER BY visible_at_ms LIMIT ?2";
-pub(crate) const SHOW_MESSAGE: &str = "UPDATE orchestrator_queue SET visible_at_ms = 0 WHERE seq = ?1";
-const SHOW_DUE_MESSAGE: &str =
-    "UPDATE orchestrator_queue SET visible_at_ms = 0 WHERE seq = ?1 RETURNING instance_key";
-const DUE_ACTIVITIES: &str = "SELECT seq FROM worker_queue \
-     WHERE visible_at_ms > 0 AND visible_at_ms <= ?1 ORDER BY visible_at_ms LIMIT ?2";
-const SHOW_ACTIVITY: &str =
-    "UPDATE worker_queue SET visible_at_ms = 0, missing_handler = NULL, ready = 1 WHERE seq = ?1";
-const DUE_INSTANCES: &str = "SELECT instance_key FROM instances \
-     WHERE delayed_until_ms IS NOT NULL AND delayed_until_ms <= ?1 ORDER BY delayed_until_ms LIMIT ?2";
-const END_DELAY: &str = "UPDATE instances SET delayed_until_ms = NULL, missing_handler = NULL, missing_version = NULL \
-     WHERE instance_key = ?1";
 const EXPIRED_INSTANCES: &str = "SELECT instance_key FROM instances \
      WHERE lock_token IS NOT NULL AND ready_seq IS NULL AND locked_until_ms <= ?1 LIMIT ?2";
 const EXPIRED_ACTIVITIES: &str = "SELECT seq FROM worker_queue \
@@ -73,49 +59,6 @@ const CAP_INSTANCE: &str =
     "UPDATE instances SET locked_until_ms = min(locked_until_ms, ?2) WHERE instance_key = ?1";
 const CAP_ACTIVITY: &str =
     "UPDATE worker_queue SET locked_until_ms = min(locked_until_ms, ?2) WHERE seq = ?1";
-const NEXT_DUE: &str = "SELECT min(at_ms) FROM ( \
-     SELECT min(visible_at_ms) AS at_ms FROM orchestrator_queue WHERE visible_at_ms > 0 AND visible_at_ms > ?1 \
-     UNION ALL SELECT min(visible_at_ms) FROM worker_queue WHERE visible_at_ms > 0 AND visible_at_ms > ?1 \
-     UNION ALL SELECT min(delayed_until_ms) FROM instances \
-         WHERE delayed_until_ms IS NOT NULL AND delayed_until_ms > ?1 \
-     UNION ALL SELECT min(locked_until_ms) FROM instances \
-         WHERE lock_token IS NOT NULL AND ready_seq IS NULL AND locked_until_ms > ?1 \
-     UNION ALL SELECT min(locked_until_ms) FROM worker_queue \
-         WHERE lock_token IS NOT NULL AND ready = 0 AND locked_until_ms > ?1 \
-     UNION ALL SELECT min(lease_until_ms) FROM sessions WHERE lease_until_ms > ?1)";
-
-/// The earliest wall time after `woken_ms` at which something becomes due. Rows that were due before and did not change are
-/// damaged and cannot be woken.
-pub(crate) fn next(conn: &Connection, woken_ms: i64) -> rusqlite::Result<Option<i64>> {
-    conn.prepare_cached(NEXT_DUE)?.query_row([woken_ms], |row| columns::integer(row, 0))
-}
-
-/// Makes rows visible that have become due, and ends the delays of instances. Returns whether there is more.
-pub(crate) fn show(scope: &mut Scope<'_>) -> Result<bool, VerbFailure> {
-    let mut more = false;
-    for seq in due_rows(scope, DUE_MESSAGES, &mut more)? {
-        wake_row(scope, RowPlace::Message(seq), |scope| {
-            let mut show = scope.conn.prepare_cached(SHOW_DUE_MESSAGE)?;
-            let key = show.query_row([seq], |row| columns::integer(row, 0)).optional()?.flatten();
-            key.map_or(Ok(()), |key| orchestrator_queue::refresh(scope, key))
-        })?;
-    }
-    for seq in due_rows(scope, DUE_ACTIVITIES, &mut more)? {
-        wake_row(scope, RowPlace::Activity(seq), |scope| {
-            scope.conn.prepare_cached(SHOW_ACTIVITY)?.execute([seq])?;
-            scope.effects.work = true;
-            Ok(())
-        })?;
-    }
-    for key in due_rows(scope, DUE_INSTANCES, &mut more)? {
-        wake_row(scope, RowPlace::Instance(key), |scope| {
-            scope.conn.prepare_cached(END_DELAY)?.execute([key])?;
-            orchestrator_queue::refresh(scope, key)
-        })?;
-    }
-    Ok(more)
-}
-
 /// Makes rows ready whose lock has expired, and ends leases. Returns whether there is more. Locks that were taken or renewed
 /// in this batch are `fresh`: their new end counts only after the commit.
 pub(crate) fn expire(
@@ -140,32 +83,6 @@ pub(crate) fn expire(
     // An expired lease may have freed a session with queued activities.
     scope.effects.work = true;
     Ok(more)
-}
-
-/// Wakes one row. A damaged row that refuses it does not keep the others from waking, nor does a row that cannot be read.
-fn wake_row(
-    scope: &mut Scope<'_>,
-    place: RowPlace,
-    wake: impl FnOnce(&mut Scope<'_>) -> Result<(), VerbFailure>,
-) -> Result<(), VerbFailure> {
-    if let Some(error) = scope.change_row(place, wake)? {
-        tracing::warn!(target: "everturn::providers::sqlite", %error,
-            "a row that is due is damaged and stays as it is; the others are woken");
-    }
-    Ok(())
-}
-
-/// Rows that have become due. Sets `more` if there are more.
-fn due_rows(scope: &Scope<'_>, select: &str, more: &mut bool) -> Result<Vec<i64>, VerbFailure> {
-    let mut select = scope.conn.prepare_cached(select)?;
-    let due = select.query_map([scope.now.wall_ms, WAKE_MAX], |row| row.get(0))?;
-    let due = due.collect::<rusqlite::Result<Vec<_>>>()?;
-    *more |= is_full(&due);
-    Ok(due)
-}
-
-fn is_full<T>(rows: &[T]) -> bool {
-    i64::try_from(rows.len()).is_ok_and(|rows| rows >= WAKE_MAX)
 }
 
 /// Expires locks by the wall clock. A lock of this process is judged by its monotonic clock: if that has not reached the
@@ -346,9 +263,4 @@ impl FutureEnds {
         self.seen = seen;
         Ok(ended)
     }
-}
-
-/// How long until the wall clock shows `due_ms`.
-pub(crate) fn until(due_ms: i64, now: ClockReading) -> Duration {
-    Duration::from_millis(unsigned(due_ms.saturating_sub(now.wall_ms)))
 }
