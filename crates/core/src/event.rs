@@ -5,6 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 
 use crate::error::ErrorDetails;
+use crate::status::ExecutionStatus;
 use crate::version::BUILD_VERSION;
 
 /// One record of an execution's history.
@@ -90,12 +91,7 @@ impl Event {
 
     /// Whether this event ends its execution: completed, failed or continued as new.
     pub fn is_terminal(&self) -> bool {
-        matches!(
-            self.kind,
-            EventKind::OrchestrationCompleted { .. }
-                | EventKind::OrchestrationFailed { .. }
-                | EventKind::OrchestrationContinuedAsNew { .. }
-        )
+        self.kind.ends_as().is_some()
     }
 
     /// The event with every time that a clock gave it set to 0.
@@ -331,4 +327,80 @@ pub enum EventKind {
     },
     /// The code cleared all keys.
     KeyValuesCleared,
+}
+
+impl EventKind {
+    /// How the execution ends with this event; `None` if it goes on.
+    #[doc(hidden)]
+    #[inline]
+    pub fn ends_as(&self) -> Option<EndEvent<'_>> {
+        match self {
+            Self::OrchestrationCompleted { output } => Some(EndEvent::Completed { output }),
+            Self::OrchestrationFailed { details } => Some(EndEvent::Failed { details }),
+            Self::OrchestrationContinuedAsNew { input } => Some(EndEvent::ContinuedAsNew { input }),
+            Self::OrchestrationStarted { .. }
+            | Self::OrchestrationCancelRequested { .. }
+            | Self::OrchestrationChained { .. }
+            | Self::ActivityScheduled { .. }
+            | Self::ActivityCompleted { .. }
+            | Self::ActivityFailed { .. }
+            | Self::ActivityCancelRequested { .. }
+            | Self::TimerCreated { .. }
+            | Self::TimerFired { .. }
+            | Self::ExternalSubscribed { .. }
+            | Self::ExternalEvent { .. }
+            | Self::ExternalSubscribedCancelled { .. }
+            | Self::QueueSubscribed { .. }
+            | Self::QueueEventDelivered { .. }
+            | Self::QueueSubscriptionCancelled { .. }
+            | Self::SubOrchestrationScheduled { .. }
+            | Self::SubOrchestrationCompleted { .. }
+            | Self::SubOrchestrationFailed { .. }
+            | Self::SubOrchestrationCancelRequested { .. }
+            | Self::CustomStatusUpdated { .. }
+            | Self::KeyValueSet { .. }
+            | Self::KeyValueCleared { .. }
+            | Self::KeyValuesCleared => None,
+        }
+    }
+
+    /// Returns true if the instance ends with this event: no successor follows.
+    #[doc(hidden)]
+    #[inline]
+    pub fn ends_instance(&self) -> bool {
+        self.ends_as().is_some_and(|end| end.status().is_terminal())
+    }
+}
+
+/// The event that ends an execution.
+#[doc(hidden)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EndEvent<'a> {
+    /// The orchestration returned `Ok`.
+    Completed {
+        /// What it returned.
+        output: &'a str,
+    },
+    /// It failed.
+    Failed {
+        /// Why.
+        details: &'a ErrorDetails,
+    },
+    /// A successor follows.
+    ContinuedAsNew {
+        /// Input of the successor.
+        input: &'a str,
+    },
+}
+
+impl EndEvent<'_> {
+    /// The status of the execution from then on.
+    #[inline]
+    pub fn status(self) -> ExecutionStatus {
+        match self {
+            Self::Completed { .. } => ExecutionStatus::Completed,
+            Self::Failed { .. } => ExecutionStatus::Failed,
+            Self::ContinuedAsNew { .. } => ExecutionStatus::ContinuedAsNew,
+        }
+    }
 }

@@ -35,8 +35,8 @@
 //! # Adding an event kind
 //!
 //! Add the variant to [`EventKind`]. The compiler then points at every place that must handle it:
-//! `Event::without_times`, `turn/apply.rs` (what it does to the code), `turn/history_index.rs` (what it changes in the
-//! facts of the history, and how large it is), `turn/check_limits.rs` and `turn/cancellation.rs`.
+//! `Event::without_times`, `EventKind::ends_as`, `turn/apply.rs` (what it does to the code), `turn/history_index.rs` (what it changes in the
+//! facts of the history), `turn/check_limits.rs` and `turn/cancellation.rs`.
 //!
 //! If the code asks for it: add a variant to `Action` and the call in `context/`. The compiler points at
 //! `turn/decide.rs` (the event that records it), `turn/matching.rs` (what replay compares), `turn/work_items.rs` (the
@@ -71,6 +71,8 @@ mod work_item;
 pub use combinators::{Either2, Either3};
 pub use context::OrchestrationContext;
 pub use error::{AppErrorKind, ConfigErrorKind, ErrorDetails, PoisonMessageType};
+#[doc(hidden)]
+pub use event::EndEvent;
 pub use event::{Event, EventKind};
 pub use future::{DurableFuture, ScheduleKind};
 pub use handler::{OrchestrationHandler, OrchestrationHandlerRef};

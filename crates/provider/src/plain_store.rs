@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use everturn_core::{Event, EventKind, OrchestrationStatus, SystemStats, WorkItem};
+use everturn_core::{EndEvent, Event, EventKind, OrchestrationStatus, SystemStats, WorkItem};
 
 use crate::error::ProviderError;
 use crate::management::ProviderAdmin;
@@ -248,23 +248,17 @@ pub fn status_of(
     custom_status: Option<String>,
     custom_status_version: u64,
 ) -> OrchestrationStatus {
-    for event in history.iter().rev() {
-        match &event.kind {
-            EventKind::OrchestrationCompleted { output } => {
-                return OrchestrationStatus::Completed {
-                    output: output.clone(),
-                    custom_status,
-                    custom_status_version,
-                };
+    for end in history.iter().rev().filter_map(|event| event.kind.ends_as()) {
+        match end {
+            EndEvent::Completed { output } => {
+                let output = output.to_owned();
+                return OrchestrationStatus::Completed { output, custom_status, custom_status_version };
             }
-            EventKind::OrchestrationFailed { details } => {
-                return OrchestrationStatus::Failed {
-                    details: details.clone(),
-                    custom_status,
-                    custom_status_version,
-                };
+            EndEvent::Failed { details } => {
+                let details = details.clone();
+                return OrchestrationStatus::Failed { details, custom_status, custom_status_version };
             }
-            _ => {}
+            EndEvent::ContinuedAsNew { .. } => {}
         }
     }
     let started = history.iter().any(|event| matches!(event.kind, EventKind::OrchestrationStarted { .. }));

@@ -39,15 +39,12 @@ impl HistoryDelta {
                 let message = format!("duplicate event id {event_id} in one call");
                 return Err(ProviderError::permanent(operation, message));
             }
-            match &event.kind {
-                EventKind::OrchestrationStarted { carry_forward_events, .. } => {
-                    delta.start_event_id = Some(event_id);
-                    delta.carried_count = carry_forward_events.as_ref().map_or(0, Vec::len);
-                }
-                EventKind::OrchestrationCompleted { .. } | EventKind::OrchestrationFailed { .. } => {
-                    delta.outcome_event_id = delta.outcome_event_id.max(Some(event_id));
-                }
-                _ => {}
+            if let EventKind::OrchestrationStarted { carry_forward_events, .. } = &event.kind {
+                delta.start_event_id = Some(event_id);
+                delta.carried_count = carry_forward_events.as_ref().map_or(0, Vec::len);
+            }
+            if event.kind.ends_instance() {
+                delta.outcome_event_id = delta.outcome_event_id.max(Some(event_id));
             }
             let data = encoded(operation, serde_json::to_string(event))?;
             delta.bytes = delta.bytes.saturating_add(data.len());

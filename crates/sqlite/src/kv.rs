@@ -29,7 +29,29 @@ impl KvChange {
             }),
             EventKind::KeyValueCleared { key } => Some(Self::Clear { key: key.clone(), at_ms }),
             EventKind::KeyValuesCleared => Some(Self::ClearAll { at_ms }),
-            _ => None,
+            EventKind::OrchestrationStarted { .. }
+            | EventKind::OrchestrationCompleted { .. }
+            | EventKind::OrchestrationFailed { .. }
+            | EventKind::OrchestrationContinuedAsNew { .. }
+            | EventKind::OrchestrationCancelRequested { .. }
+            | EventKind::OrchestrationChained { .. }
+            | EventKind::ActivityScheduled { .. }
+            | EventKind::ActivityCompleted { .. }
+            | EventKind::ActivityFailed { .. }
+            | EventKind::ActivityCancelRequested { .. }
+            | EventKind::TimerCreated { .. }
+            | EventKind::TimerFired { .. }
+            | EventKind::ExternalSubscribed { .. }
+            | EventKind::ExternalEvent { .. }
+            | EventKind::ExternalSubscribedCancelled { .. }
+            | EventKind::QueueSubscribed { .. }
+            | EventKind::QueueEventDelivered { .. }
+            | EventKind::QueueSubscriptionCancelled { .. }
+            | EventKind::SubOrchestrationScheduled { .. }
+            | EventKind::SubOrchestrationCompleted { .. }
+            | EventKind::SubOrchestrationFailed { .. }
+            | EventKind::SubOrchestrationCancelRequested { .. }
+            | EventKind::CustomStatusUpdated { .. } => None,
         }
     }
 }

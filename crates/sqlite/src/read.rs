@@ -277,10 +277,8 @@ pub(crate) async fn status(
         .iter()
         .map(|(event_id, data)| decode(execution_id, *event_id, data))
         .collect::<Result<Vec<_>, _>>()?;
-    let decides = |event: &Event| match event.kind {
-        EventKind::OrchestrationStarted { .. } => !ended,
-        EventKind::OrchestrationCompleted { .. } | EventKind::OrchestrationFailed { .. } => true,
-        _ => false,
+    let decides = |Event { kind, .. }: &Event| {
+        kind.ends_instance() || (!ended && matches!(kind, EventKind::OrchestrationStarted { .. }))
     };
     if !few.iter().any(decides) {
         // The execution's row names the wrong events, or there is no start yet: read all of them.

@@ -29,7 +29,29 @@ impl KvStore {
             EventKind::KeyValuesCleared => {
                 self.delta = self.base.keys().map(|key| (key.clone(), None)).collect();
             }
-            _ => {}
+            EventKind::OrchestrationStarted { .. }
+            | EventKind::OrchestrationCompleted { .. }
+            | EventKind::OrchestrationFailed { .. }
+            | EventKind::OrchestrationContinuedAsNew { .. }
+            | EventKind::OrchestrationCancelRequested { .. }
+            | EventKind::OrchestrationChained { .. }
+            | EventKind::ActivityScheduled { .. }
+            | EventKind::ActivityCompleted { .. }
+            | EventKind::ActivityFailed { .. }
+            | EventKind::ActivityCancelRequested { .. }
+            | EventKind::TimerCreated { .. }
+            | EventKind::TimerFired { .. }
+            | EventKind::ExternalSubscribed { .. }
+            | EventKind::ExternalEvent { .. }
+            | EventKind::ExternalSubscribedCancelled { .. }
+            | EventKind::QueueSubscribed { .. }
+            | EventKind::QueueEventDelivered { .. }
+            | EventKind::QueueSubscriptionCancelled { .. }
+            | EventKind::SubOrchestrationScheduled { .. }
+            | EventKind::SubOrchestrationCompleted { .. }
+            | EventKind::SubOrchestrationFailed { .. }
+            | EventKind::SubOrchestrationCancelRequested { .. }
+            | EventKind::CustomStatusUpdated { .. } => {}
         }
     }
 

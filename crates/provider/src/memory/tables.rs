@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
-use everturn_core::{Event, EventKind, ExecutionStatus, WorkItem};
+use everturn_core::{Event, ExecutionStatus, WorkItem};
 use semver::Version;
 
 use super::kv::KvStore;
@@ -271,9 +271,7 @@ impl TableExecution {
     /// Adds events whose ids were checked.
     pub(crate) fn append(&mut self, events: Vec<Event>) {
         for event in events {
-            if let EventKind::OrchestrationCompleted { .. } | EventKind::OrchestrationFailed { .. } =
-                event.kind
-            {
+            if event.kind.ends_instance() {
                 self.outcome_event_id = self.outcome_event_id.max(Some(event.event_id));
             }
             self.events.insert(event.event_id, Stored::Good(event));

@@ -31,15 +31,11 @@ impl ExecutionState {
     /// The state that a history leads to.
     pub(crate) fn of(history: &[Event]) -> Self {
         let mut end = None;
-        for event in history {
-            match event.kind {
-                EventKind::OrchestrationCompleted { .. } | EventKind::OrchestrationFailed { .. } => {
-                    end = Some(RecordedEnd::Terminal);
-                }
-                EventKind::OrchestrationContinuedAsNew { .. } if end.is_none() => {
-                    end = Some(RecordedEnd::ContinuedAsNew);
-                }
-                _ => {}
+        for ended in history.iter().filter_map(|event| event.kind.ends_as()) {
+            if ended.status().is_terminal() {
+                end = Some(RecordedEnd::Terminal);
+            } else {
+                end = end.or(Some(RecordedEnd::ContinuedAsNew));
             }
         }
         Self {

@@ -1,6 +1,6 @@
 //! What a commit changes about the execution as a whole, derived from its new events.
 
-use everturn_core::{Event, EventKind, ExecutionStatus};
+use everturn_core::{EndEvent, Event, EventKind};
 use everturn_provider::store::ExecutionUpdate;
 use semver::Version;
 
@@ -8,26 +8,19 @@ use semver::Version;
 pub(super) fn update_of_delta(delta: &[Event]) -> ExecutionUpdate {
     let mut update = ExecutionUpdate::default();
     for event in delta {
-        let (status, output) = match &event.kind {
-            EventKind::OrchestrationStarted { name, version, parent_instance, .. } => {
-                update.orchestration_name = Some(name.clone());
-                update.orchestration_version = Some(version.clone());
-                update.parent_instance_id.clone_from(parent_instance);
-                update.pinned_engine_version = Version::parse(&event.engine_version).ok();
-                continue;
-            }
-            EventKind::OrchestrationCompleted { output } => (ExecutionStatus::Completed, output.clone()),
-            EventKind::OrchestrationFailed { details } => {
-                (ExecutionStatus::Failed, details.display_message())
-            }
-            EventKind::OrchestrationContinuedAsNew { input } => {
-                (ExecutionStatus::ContinuedAsNew, input.clone())
-            }
-            _ => continue,
-        };
-        if update.status.is_none() {
-            update.status = Some(status);
-            update.output = Some(output);
+        if let EventKind::OrchestrationStarted { name, version, parent_instance, .. } = &event.kind {
+            update.orchestration_name = Some(name.clone());
+            update.orchestration_version = Some(version.clone());
+            update.parent_instance_id.clone_from(parent_instance);
+            update.pinned_engine_version = Version::parse(&event.engine_version).ok();
+        }
+        if let Some(end) = event.kind.ends_as().filter(|_| update.status.is_none()) {
+            update.status = Some(end.status());
+            update.output = Some(match end {
+                EndEvent::Completed { output } => output.to_owned(),
+                EndEvent::Failed { details } => details.display_message(),
+                EndEvent::ContinuedAsNew { input } => input.to_owned(),
+            });
         }
     }
     update
@@ -35,7 +28,7 @@ pub(super) fn update_of_delta(delta: &[Event]) -> ExecutionUpdate {
 
 #[cfg(test)]
 mod tests {
-    use everturn_core::{ErrorDetails, current_build_version};
+    use everturn_core::{ErrorDetails, ExecutionStatus, current_build_version};
 
     use super::*;
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use everturn_core::{ErrorDetails, Event, EventKind, INITIAL_EXECUTION_ID};
+use everturn_core::{EndEvent, ErrorDetails, Event, EventKind, INITIAL_EXECUTION_ID};
 use tokio::time::Instant;
 
 use super::super::observability::{CompletionStatus, InitiatedBy, MetricsProvider};
@@ -40,52 +40,51 @@ impl TurnReport {
     /// Counts and logs the beginning and the end of an execution, if they are among these committed events, and counts
     /// its calls of children.
     pub(super) fn committed(&self, locked: &LockedInstance<'_>, delta: &[Event]) {
-        for event in delta {
-            match &event.kind {
-                EventKind::OrchestrationStarted { .. }
-                | EventKind::OrchestrationCompleted { .. }
-                | EventKind::OrchestrationFailed { .. }
-                | EventKind::OrchestrationContinuedAsNew { .. } => {
-                    if let Some(metrics) = &locked.node.metrics {
-                        self.count(metrics, &event.kind);
-                    }
-                    self.log(locked, &event.kind);
+        let metrics = locked.node.metrics.as_ref();
+        for Event { kind, .. } in delta {
+            if let EventKind::OrchestrationStarted { .. } = kind {
+                if let Some(metrics) = metrics {
+                    self.count_start(metrics);
                 }
-                EventKind::SubOrchestrationScheduled { name: child, .. } => {
-                    if let Some(metrics) = &locked.node.metrics {
-                        metrics.record_suborchestration_call(&self.start.name, child);
-                    }
+                log_execution!(debug, locked, self, "Orchestration started");
+            }
+            if let Some(end) = kind.ends_as() {
+                if let Some(metrics) = metrics {
+                    self.count_end(metrics, end);
                 }
-                _ => {}
+                self.log_end(locked, end);
+            }
+            if let (Some(metrics), EventKind::SubOrchestrationScheduled { name: child, .. }) = (metrics, kind)
+            {
+                metrics.record_suborchestration_call(&self.start.name, child);
             }
         }
     }
 
-    fn count(&self, metrics: &MetricsProvider, kind: &EventKind) {
+    fn count_start(&self, metrics: &MetricsProvider) {
+        let initiated_by = match &self.start.parent {
+            _ if self.execution_id != INITIAL_EXECUTION_ID => InitiatedBy::ContinueAsNew,
+            Some(_) => InitiatedBy::Parent,
+            None => InitiatedBy::Client,
+        };
+        metrics.record_orchestration_start(&self.start.name, self.start.version_text(), initiated_by);
+        if initiated_by != InitiatedBy::ContinueAsNew {
+            metrics.increment_active_orchestrations();
+        }
+    }
+
+    fn count_end(&self, metrics: &MetricsProvider, end: EndEvent<'_>) {
         let (name, version) = (self.start.name.as_str(), self.start.version_text());
-        let status = match kind {
-            EventKind::OrchestrationStarted { .. } => {
-                let initiated_by = match &self.start.parent {
-                    _ if self.execution_id != INITIAL_EXECUTION_ID => InitiatedBy::ContinueAsNew,
-                    Some(_) => InitiatedBy::Parent,
-                    None => InitiatedBy::Client,
-                };
-                metrics.record_orchestration_start(name, version, initiated_by);
-                if initiated_by != InitiatedBy::ContinueAsNew {
-                    metrics.increment_active_orchestrations();
-                }
-                return;
-            }
-            EventKind::OrchestrationCompleted { .. } => CompletionStatus::Success,
-            EventKind::OrchestrationFailed { .. } => CompletionStatus::Failed,
-            EventKind::OrchestrationContinuedAsNew { .. } => CompletionStatus::ContinuedAsNew,
-            _ => return,
+        let status = match end {
+            EndEvent::Completed { .. } => CompletionStatus::Success,
+            EndEvent::Failed { .. } => CompletionStatus::Failed,
+            EndEvent::ContinuedAsNew { .. } => CompletionStatus::ContinuedAsNew,
         };
         metrics.record_orchestration_completion(name, version, status, self.turns);
         metrics.record_orchestration_duration(name, version, status, self.began.elapsed());
         metrics.record_orchestration_turns(name, self.turns);
         metrics.record_orchestration_history_size(name, self.event_count as u64);
-        if let EventKind::OrchestrationFailed { details } = kind {
+        if let EndEvent::Failed { details } = end {
             metrics.orchestration_failed(name, version, details);
         }
         if status == CompletionStatus::ContinuedAsNew {
@@ -95,18 +94,13 @@ impl TurnReport {
         }
     }
 
-    fn log(&self, locked: &LockedInstance<'_>, kind: &EventKind) {
-        match kind {
-            EventKind::OrchestrationStarted { .. } => {
-                log_execution!(debug, locked, self, "Orchestration started");
-            }
-            EventKind::OrchestrationCompleted { .. } => {
-                log_execution!(debug, locked, self, "Orchestration completed");
-            }
-            EventKind::OrchestrationContinuedAsNew { .. } => {
+    fn log_end(&self, locked: &LockedInstance<'_>, end: EndEvent<'_>) {
+        match end {
+            EndEvent::Completed { .. } => log_execution!(debug, locked, self, "Orchestration completed"),
+            EndEvent::ContinuedAsNew { .. } => {
                 log_execution!(debug, locked, self, "Orchestration continued as new");
             }
-            EventKind::OrchestrationFailed { details } => {
+            EndEvent::Failed { details } => {
                 let (error_type, error) = (details.category(), details.display_message());
                 if matches!(details, ErrorDetails::Application { .. }) {
                     log_execution!(warn, locked, self, error_type, %error,
@@ -115,7 +109,6 @@ impl TurnReport {
                     log_execution!(error, locked, self, error_type, %error, "Orchestration failed");
                 }
             }
-            _ => {}
         }
     }
 }
