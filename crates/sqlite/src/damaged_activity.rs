@@ -42,7 +42,7 @@ impl DamageOutcome {
         match self {
             Self::TakenOver | Self::ItemIsSound => {}
             Self::Failed { instance } => {
-                tracing::error!(target: "everturn::providers::sqlite", instance, reason,
+                tracing::error!(target: "everturn::providers::sqlite", instance_id = instance, reason,
                     "the stored activity is damaged; the instance gets a failure of this activity");
             }
             Self::DeadLettered => {

@@ -258,10 +258,8 @@ pub const BUGS: &[PlantedBug] = &[
         name: "outage-is-an-attempt",
         does: "An activity that is given back because of an outage has used up an attempt.",
         file: "crates/everturn/src/runtime/worker/settling.rs",
-        find: "self.send_abandon(&Settlement::abandon(token, delay, attempt == Attempt::TakenBack)).await",
-        replace: "\
-        let taken_back = attempt == Attempt::TakenBack && !BUG;
-        self.send_abandon(&Settlement::abandon(token, delay, taken_back)).await",
+        find: "let taken_back = attempt == Attempt::TakenBack;",
+        replace: "let taken_back = attempt == Attempt::TakenBack && !BUG;",
     },
     PlantedBug {
         name: "outcome-stored-once",

@@ -74,7 +74,7 @@ impl Runtime {
         let (deferred_drops, drop_task) = deferred_drops();
         let node = Arc::new(Node::new(store, activities, orchestrations, options, metrics, deferred_drops));
         tracing::info!(target: "everturn::runtime", supported_range = %node.supported_range_text(),
-            runtime_id = %node.runtime_id, "capability filter set");
+            runtime_id = %node.runtime_id, "replaying executions of these engine versions");
         let tasks = RuntimeTasks::new();
         start_background_tasks(&tasks, &node, drop_task);
         start_slots(&tasks, &node);

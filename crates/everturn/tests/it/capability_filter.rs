@@ -117,7 +117,7 @@ async fn the_range_is_logged_at_the_start() {
         (supporting(range("1.2.3", "4.5.6")), ">=1.2.3, <=4.5.6".to_owned()),
     ] {
         let node = NodeUnderTest::start(memory(), echo(), orchestrations(), options).await;
-        let line = lines.containing("capability filter").pop().unwrap();
+        let line = lines.containing("replaying executions").pop().unwrap();
         assert_eq!((line.level, line.target.as_str()), (Level::INFO, "everturn::runtime"));
         assert_eq!(line.field("supported_range"), text);
         node.runtime.shutdown(None).await;
@@ -139,7 +139,7 @@ async fn a_refused_execution_is_logged_and_ends_as_poison() {
         until("it is refused", async || lines.containing("incompatible version").len() == attempt).await;
         let line = lines.containing("incompatible version").pop().unwrap();
         assert_eq!((line.level, line.target.as_str()), (Level::WARN, "everturn::runtime"));
-        assert_eq!(line.field("instance"), "i");
+        assert_eq!(line.field("instance_id"), "i");
         assert_eq!(line.field("pinned_version"), current_build_version().to_string());
         assert_eq!(line.field("supported_range"), ">=900.0.0, <=901.0.0");
         assert_eq!(line.field("attempt_count"), attempt.to_string());

@@ -138,7 +138,7 @@ async fn slots_are_named_by_their_number_and_their_node() {
     let node = NodeUnderTest::start(memory(), activities, orchestrations(), quick()).await;
     node.client.start_orchestration("i", "FanOut", "").await.unwrap();
     let output = node.output_of("i").await;
-    let runtime_id = lines.containing("capability filter")[0].field("runtime_id").to_owned();
+    let runtime_id = lines.containing("replaying executions")[0].field("runtime_id").to_owned();
     assert!(runtime_id.len() == 4 && runtime_id.chars().all(|c| c.is_ascii_hexdigit()), "{runtime_id}");
     for worker in output.split(' ') {
         let slot = worker.strip_prefix("work-").and_then(|rest| rest.strip_suffix(&format!("-{runtime_id}")));
@@ -247,7 +247,7 @@ async fn a_runtime_starts_its_parts_in_order() {
     assert_eq!(fetches[..4], ["fetch_turns", "fetch_turns", "fetch_work", "fetch_work"]);
     assert!(calls.contains(&"get_queue_depths"), "the gauges are read beside them: {calls:?}");
     let messages: Vec<String> = lines.all().into_iter().map(|line| line.message).collect();
-    assert_eq!(messages[..2], ["runtime starting", "capability filter set"]);
+    assert_eq!(messages[..2], ["runtime starting", "replaying executions of these engine versions"]);
     node.runtime.shutdown(Some(0)).await;
 }
 

@@ -115,6 +115,7 @@ impl Tables {
         let Some(ScheduledActivityIdentifier { instance, execution_id, activity_id }) = activity.identity
         else {
             tracing::error!(
+                target: "everturn::providers::memory",
                 row_id,
                 damage,
                 "dead-lettered an activity: neither it nor the instance that scheduled it can be read"

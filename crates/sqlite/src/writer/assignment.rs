@@ -197,8 +197,8 @@ impl Writer {
         if let Some(error) = refusal
             && self.reported.insert(candidate.key)
         {
-            let instance = &candidate.instance_id;
-            tracing::error!(target: "everturn::providers::sqlite", instance, %error,
+            let instance_id = &candidate.instance_id;
+            tracing::error!(target: "everturn::providers::sqlite", instance_id, %error,
                 "the rows of an instance are damaged; it is not run until they are repaired or it is deleted");
         }
         let (Some(turn), true) = (assigned, kept) else { return Ok(()) };

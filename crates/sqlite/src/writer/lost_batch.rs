@@ -125,7 +125,8 @@ impl Writer {
     /// Fails everything for good if the writer panicked twice in a row.
     fn break_if_panicking(&mut self) {
         let Some(reason) = self.outage.break_if_panicking() else { return };
-        tracing::error!(target: "everturn::providers::sqlite", reason);
+        tracing::error!(target: "everturn::providers::sqlite", reason,
+            "the writer takes no more work; restart the process");
         let reason = reason.to_owned();
         self.fail_all(WriterBatch::default(), &reason);
     }

@@ -39,10 +39,10 @@ impl Writer {
             self.db.unreadable.note_beyond(place, beyond);
         }
         if passed_over.tell {
-            let instance =
+            let instance_id =
                 instance.or_else(|| self.instance_at(place)).unwrap_or_else(|| "unknown".to_owned());
             let pause_ms = u64::try_from(passed_over.pause.as_millis()).unwrap_or(u64::MAX);
-            tracing::error!(target: "everturn::providers::sqlite", instance, row = ?place, reason, pause_ms,
+            tracing::error!(target: "everturn::providers::sqlite", instance_id, row = ?place, reason, pause_ms,
                 "stored data of an instance cannot be read; it is passed over and tried again after a pause of up to \
                  half a minute, other instances go on; check the disk, then repair or restore the file, or delete the \
                  instance");

@@ -126,7 +126,8 @@ impl LockedInstance<'_> {
             }
             in_doubt = true;
             let wait = backoff.next_wait();
-            tracing::warn!(target: "everturn::runtime", %error, retry_in_ms = wait.as_millis() as u64,
+            tracing::warn!(target: "everturn::runtime", instance_id = %self.instance,
+                execution_id = %commit.execution_id, %error, retry_in_ms = wait.as_millis() as u64,
                 "committing a turn failed; retrying while its lock is held");
             tokio::select! {
                 biased;

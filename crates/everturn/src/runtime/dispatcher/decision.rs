@@ -155,7 +155,7 @@ fn unsupported_version(locked: &LockedInstance<'_>, history: &[Event]) -> Option
 }
 
 fn give_back_unsupported_version(locked: &LockedInstance<'_>, pinned: &Version) -> Decision {
-    tracing::warn!(target: "everturn::runtime", instance = %locked.instance, pinned_version = %pinned,
+    tracing::warn!(target: "everturn::runtime", instance_id = %locked.instance, pinned_version = %pinned,
         supported_range = %locked.node.supported_range_text(), attempt_count = locked.attempt_count,
         "execution pinned to an incompatible version; abandoning the lock, a runtime that supports it must run");
     Decision::GiveBack { delay: Some(RETRY_DELAY), ignore_attempt: false }

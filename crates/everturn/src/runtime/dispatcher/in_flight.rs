@@ -17,12 +17,13 @@ pub(super) struct InFlightTurns<'a> {
 }
 
 impl<'a> InFlightTurns<'a> {
-    /// Adds a turn. It is first polled by the next `beside` or `finish`.
-    pub(super) fn push(&mut self, turn: impl Future<Output = ()> + Send + 'a) {
-        self.turns.push(Box::pin(async {
+    /// Adds a turn of an instance. It is first polled by the next `beside` or `finish`.
+    pub(super) fn push(&mut self, instance_id: String, turn: impl Future<Output = ()> + Send + 'a) {
+        self.turns.push(Box::pin(async move {
             // Only a provider or a bug of the engine panics here. The other turns of this slot go on.
             if let Err(payload) = catch_panic(turn).await {
-                tracing::error!(target: "everturn::runtime", panic = panic_text(payload.as_ref()).unwrap_or("?"),
+                tracing::error!(target: "everturn::runtime", %instance_id,
+                    panic = panic_text(payload.as_ref()).unwrap_or("?"),
                     "a turn panicked outside the user's code; its messages return to the queue when its lock expires");
             }
         }));
@@ -71,7 +72,7 @@ mod tests {
         for _ in 0..MAX_TURNS_IN_HAND {
             let (end, ended) = oneshot::channel::<()>();
             ends.push(end);
-            in_flight.push(async move { ended.await.unwrap_or_default() });
+            in_flight.push("i".to_owned(), async move { ended.await.unwrap_or_default() });
         }
         let fetches = Cell::new(0);
         let mut cx = Context::from_waker(Waker::noop());

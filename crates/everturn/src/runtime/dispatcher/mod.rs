@@ -78,7 +78,8 @@ pub(crate) async fn run_slot(node: Arc<Node>, slot: usize, stop: CancellationTok
                 pace.found();
                 for turn in turns {
                     let under_way = begin(&node, &turn);
-                    in_flight.push(process_turn(&node, &worker_id, turn, under_way));
+                    let instance_id = turn.item.instance.clone();
+                    in_flight.push(instance_id, process_turn(&node, &worker_id, turn, under_way));
                 }
             }
             Err(error) => {

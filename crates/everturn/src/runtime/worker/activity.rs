@@ -17,7 +17,7 @@ use super::super::activity_handler::ActivityHandler;
 use super::super::lock_keeper::LockGuard;
 use super::super::uncounted_attempts::AttemptKey;
 use super::invocation::{InvocationEnd, InvocationLimits, invoke};
-use super::settling::Attempt;
+use super::settling::{Attempt, WorkLabel};
 use super::{SHORT_DELAY, WorkerSlot, report};
 use crate::client::Client;
 
@@ -49,6 +49,11 @@ impl ActivityItem {
             execution_id: self.execution_id,
             activity_id: self.id,
         }
+    }
+
+    /// What log lines say of it.
+    pub(super) fn label(&self) -> WorkLabel<'_> {
+        WorkLabel { lock_token: &self.token, instance_id: &self.instance, activity_name: &self.name }
     }
 
     /// The message that brings the outcome to the orchestration.
@@ -97,7 +102,8 @@ impl WorkerSlot {
         let began = Instant::now();
         let grace = node.options.activity_cancellation_grace_period;
         let on_cancel = || report::grace_begins(self, item, grace);
-        let limits = InvocationLimits { cancelled, grace, on_cancel: &on_cancel };
+        let limits =
+            InvocationLimits { instance_id: &item.instance, cancelled, grace, on_cancel: &on_cancel };
         let end = if cancelled.is_cancelled() {
             InvocationEnd::Cancelled
         } else {
@@ -112,7 +118,7 @@ impl WorkerSlot {
             }
             InvocationEnd::Cancelled => {
                 // The item is deleted, or locked by another worker: the store is expected to answer with an error.
-                self.acknowledge(&item.token).await;
+                self.acknowledge(item.label()).await;
                 report::cancelled(self, item, began.elapsed());
             }
             InvocationEnd::Aborted => {}
@@ -181,7 +187,7 @@ impl WorkerSlot {
         let reported = result.as_ref().map(String::len).map_err(String::clone);
         let completion = item.completion(result.map_err(ErrorDetails::activity_failed));
         let settlement = Settlement::end(&item.token, Some(completion.into()));
-        match self.settle_while_locked(&settlement, &work.lock).await {
+        match self.settle_while_locked(&settlement, work).await {
             Ok(()) => {
                 self.node.uncounted.forget(|| item.attempt_key());
                 report::ended(
@@ -209,7 +215,7 @@ impl WorkerSlot {
             self.abandon_after_outage(&work.item, AFTER_FAILURES).await;
         } else {
             // What the store refuses for good would run for ever if it did not count. A failure is logged.
-            self.abandon(&work.item.token, Some(SHORT_DELAY), Attempt::Counts).await.ok();
+            self.abandon(work.item.label(), Some(SHORT_DELAY), Attempt::Counts).await.ok();
         }
     }
 }

@@ -26,6 +26,8 @@ pub(super) enum InvocationEnd {
 
 /// When and how an invocation is cancelled.
 pub(super) struct InvocationLimits<'a> {
+    /// The instance that wants the activity, for the log.
+    pub(super) instance_id: &'a str,
     pub(super) cancelled: &'a CancellationToken,
     /// How long it may go on after that.
     pub(super) grace: Duration,
@@ -56,7 +58,8 @@ pub(super) async fn invoke(
             // The activity's own token is a child of this one, so the code has the signal already.
             (limits.on_cancel)();
             if let Err(_elapsed) = tokio::time::timeout(limits.grace, &mut task.0).await {
-                tracing::debug!(target: "everturn::runtime", "cancelled activity is aborted after its grace period");
+                tracing::debug!(target: "everturn::runtime", instance_id = limits.instance_id,
+                    "cancelled activity is aborted after its grace period");
             }
             InvocationEnd::Cancelled
         }

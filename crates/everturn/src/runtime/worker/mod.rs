@@ -23,7 +23,7 @@ use super::poison::is_poison;
 use super::shutdown::SlotAlive;
 use super::unfinished_work::WorkUnderWay;
 use activity::{ActivityItem, LockedWork};
-use settling::Attempt;
+use settling::{Attempt, WorkLabel};
 
 /// Delay before an activity is offered again whose session exceeds the limit, or whose outcome could not be stored.
 const SHORT_DELAY: Duration = Duration::from_millis(100);
@@ -69,8 +69,9 @@ pub(crate) async fn run_slot(node: Arc<Node>, index: usize, alive: SlotAlive, st
             Some(Ok(work)) if stop.is_cancelled() => {
                 for work in work {
                     let under_way = slot.begin(&work);
+                    let label = WorkLabel::of(&work.lock_token, &work.item);
                     // Nothing of it has run. A failure is logged; the runtime stops.
-                    slot.abandon(&work.lock_token, None, Attempt::TakenBack).await.ok();
+                    slot.abandon(label, None, Attempt::TakenBack).await.ok();
                     under_way.finished();
                 }
             }
@@ -141,13 +142,14 @@ impl WorkerSlot {
         else {
             tracing::error!(target: "everturn::runtime::worker", worker_id = %self.worker_id,
                 kind = kind_of(&item), "the worker queue held an item that is not an activity; removing it");
-            return self.acknowledge(&token).await;
+            return self.acknowledge(WorkLabel::of(&token, &item)).await;
         };
         let reserve = |session: &String| self.node.sessions.reserve(session);
         let session_place = session_place.or_else(|| session_id.as_ref().and_then(reserve));
         if session_id.is_some() && session_place.is_none() {
             // A failure is logged; then one attempt too many is counted.
-            self.abandon(&token, Some(SHORT_DELAY), Attempt::TakenBack).await.ok();
+            let label = WorkLabel { lock_token: &token, instance_id: &instance, activity_name: &name };
+            self.abandon(label, Some(SHORT_DELAY), Attempt::TakenBack).await.ok();
             return;
         }
         let options = &self.node.options;

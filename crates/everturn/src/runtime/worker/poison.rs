@@ -30,11 +30,12 @@ impl WorkerSlot {
         .cut_to(self.node.store.limits().payload_bytes_max);
         let completion = item.completion(Err(details.clone()));
         let settlement = Settlement::end(&item.token, Some(completion.into()));
-        match self.settle_while_locked(&settlement, &work.lock).await {
+        match self.settle_while_locked(&settlement, &work).await {
             Ok(()) => report::poisoned(self, item, &details),
             Err(error) => {
                 tracing::warn!(target: "everturn::runtime::worker", worker_id = %self.worker_id,
-                    lock_token = %item.token, %error, "storing the failure of an activity failed; abandoning its lock");
+                    lock_token = %item.token, instance_id = %item.instance, activity_name = %item.name, %error,
+                    "storing the failure of an activity failed; abandoning its lock");
                 self.abandon_unsettled(&work, &error).await;
             }
         }

@@ -1,16 +1,16 @@
-//! Telling the store what became of a fetched activity.
+//! Settling a fetched activity: its outcome is stored, or its lock is abandoned.
 
 use std::time::Duration;
 
+use everturn_core::WorkItem;
 use everturn_provider::ProviderError;
 use everturn_provider::store::{HandlerKey, Settlement};
 use tokio::time::{Instant, sleep};
 
 use super::super::deadline::after;
-use super::super::lock_keeper::LockGuard;
 use super::super::retrying::{RetryBackoff, retrying};
 use super::WorkerSlot;
-use super::activity::ActivityItem;
+use super::activity::{ActivityItem, LockedWork};
 
 /// How long a slot tries to store an outcome while its lock is renewed. Then it abandons the activity and serves others: what
 /// fails is not the store, but a row of this instance.
@@ -25,6 +25,25 @@ pub(super) enum Attempt {
     TakenBack,
 }
 
+/// What log lines say of a fetched work item.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct WorkLabel<'a> {
+    pub(super) lock_token: &'a str,
+    pub(super) instance_id: &'a str,
+    /// Empty for an item that is not an activity.
+    pub(super) activity_name: &'a str,
+}
+
+impl<'a> WorkLabel<'a> {
+    pub(super) fn of(lock_token: &'a str, item: &'a WorkItem) -> Self {
+        let activity_name = match item {
+            WorkItem::ActivityExecute { name, .. } => name,
+            _ => "",
+        };
+        Self { lock_token, instance_id: item.instance(), activity_name }
+    }
+}
+
 impl WorkerSlot {
     /// Ends an activity. If the store fails, it is asked again for as long as the lock is held: the activity has run, and
     /// must not run again because of an outage. Returns the last error if the lock is lost, the store refuses, or it fails
@@ -32,7 +51,7 @@ impl WorkerSlot {
     pub(super) async fn settle_while_locked(
         &self,
         settlement: &Settlement,
-        lock: &LockGuard,
+        work: &LockedWork,
     ) -> Result<(), ProviderError> {
         let mut backoff = RetryBackoff::new();
         let mut is_first = true;
@@ -47,39 +66,43 @@ impl WorkerSlot {
             };
             if std::mem::take(&mut is_first) {
                 tracing::warn!(target: "everturn::runtime::worker", worker_id = %self.worker_id,
-                    lock_token = %settlement.lock_token, %error,
+                    lock_token = %settlement.lock_token, instance_id = %work.item.instance,
+                    activity_name = %work.item.name, %error,
                     "storing the outcome of an activity failed; retrying while its lock is held");
             }
             tokio::select! {
                 biased;
-                () = lock.lost() => return Err(error),
+                () = work.lock.lost() => return Err(error),
                 () = sleep(backoff.next_wait()) => {}
             }
         }
     }
 
     /// Removes a work item from the queue without a completion. If that fails, the item returns when its lock expires.
-    pub(super) async fn acknowledge(&self, token: &str) {
-        if let Err(error) = self.node.store.settle_work(&Settlement::end(token, None)).await {
+    pub(super) async fn acknowledge(&self, label: WorkLabel<'_>) {
+        let WorkLabel { lock_token, instance_id, activity_name } = label;
+        if let Err(error) = self.node.store.settle_work(&Settlement::end(lock_token, None)).await {
             tracing::debug!(target: "everturn::runtime::worker", worker_id = %self.worker_id,
-                lock_token = %token, %error, "acknowledging an activity failed; it returns when its lock expires");
+                %lock_token, %instance_id, %activity_name, %error,
+                "acknowledging an activity failed; it returns when its lock expires");
         }
     }
 
     /// Abandons the lock of an activity, which returns to the queue. If that fails, the lock expires instead.
     pub(super) async fn abandon(
         &self,
-        token: &str,
+        label: WorkLabel<'_>,
         delay: Option<Duration>,
         attempt: Attempt,
     ) -> Result<(), ProviderError> {
-        self.send_abandon(&Settlement::abandon(token, delay, attempt == Attempt::TakenBack)).await
+        let taken_back = attempt == Attempt::TakenBack;
+        self.send_abandon(label, &Settlement::abandon(label.lock_token, delay, taken_back)).await
     }
 
     /// Abandons the lock of an activity that an outage kept from ending. If the store cannot take the attempt back either,
     /// this runtime remembers that it does not count.
     pub(super) async fn abandon_after_outage(&self, item: &ActivityItem, delay: Duration) {
-        if self.abandon(&item.token, Some(delay), Attempt::TakenBack).await.is_err() {
+        if self.abandon(item.label(), Some(delay), Attempt::TakenBack).await.is_err() {
             self.node.uncounted.note(item.attempt_key());
         }
     }
@@ -94,15 +117,16 @@ impl WorkerSlot {
             None => Settlement::abandon(&item.token, Some(delay), false),
         };
         // The failure is logged, and costs one attempt.
-        self.send_abandon(&settlement).await.ok();
+        self.send_abandon(item.label(), &settlement).await.ok();
     }
 
-    async fn send_abandon(&self, settlement: &Settlement) -> Result<(), ProviderError> {
+    async fn send_abandon(&self, label: WorkLabel<'_>, settlement: &Settlement) -> Result<(), ProviderError> {
+        let WorkLabel { lock_token, instance_id, activity_name } = label;
         let abandoned =
             retrying(self.node.options.worker_lock_timeout, || self.node.store.settle_work(settlement));
         abandoned.await.inspect_err(|error| {
             tracing::warn!(target: "everturn::runtime::worker", worker_id = %self.worker_id,
-                lock_token = %settlement.lock_token, %error,
+                %lock_token, %instance_id, %activity_name, %error,
                 "abandoning the lock of an activity failed; the activity waits until the lock expires");
         })
     }
