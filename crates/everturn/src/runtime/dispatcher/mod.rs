@@ -1,12 +1,13 @@
 //! Orchestration slots: fetch a locked instance, decide what to do with it, carry that out, repeat.
 //!
-//! The life of a fetched turn, in the order of the files:
+//! The path of a fetched turn, in the order of the files:
 //!
 //! 1. [`run_slot`] fetches a turn: an instance with its messages and, unless it is warm, its history.
 //! 2. [`LockedInstance`] keeps the instance's lock alive until the turn is over.
-//! 3. [`decide`] chooses one [`Decision`]: run, give back, acknowledge or fail. It reads nothing but the fetched turn.
+//! 3. [`decide`] chooses one [`Decision`]: run, give back, leave to others, acknowledge or fail. It reads nothing but the
+//!    fetched turn.
 //! 4. [`process_turn`] carries the decision out: [`run_turn`] takes and commits a turn of the user's code,
-//!    [`record_poison`] commits a failure, and the other two touch the queue only.
+//!    [`record_poison`] commits a failure, and the other three touch the queue only.
 //! 5. [`LockedInstance::commit_turn`] writes what was decided, and only then reports it.
 
 mod commit_turn;
