@@ -7,11 +7,11 @@ pub(crate) struct ProofEntry {
     pub(crate) id: &'static str,
     /// What it tries.
     pub(crate) what: &'static str,
-    /// HowToRun it is run.
+    /// How it is run.
     pub(crate) how: HowToRun,
 }
 
-/// HowToRun a proof is run.
+/// How a proof is run.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum HowToRun {
     /// By all tests with a module or a function in their path that begins with one of these.

@@ -11,9 +11,9 @@ use everturn_core::ErrorDetails;
 /// ```
 /// use everturn_provider::ProviderError;
 ///
-/// let error = ProviderError::retryable("ack_work_item", "database is locked");
+/// let error = ProviderError::retryable("settle_work", "database is locked");
 /// assert!(error.is_retryable());
-/// assert_eq!(error.to_string(), "ack_work_item: database is locked");
+/// assert_eq!(error.to_string(), "settle_work: database is locked");
 /// ```
 #[derive(Clone)]
 pub struct ProviderError {

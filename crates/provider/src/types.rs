@@ -19,7 +19,7 @@ pub struct OrchestrationItem {
     pub version: String,
     /// The current execution's events, ordered by id.
     pub history: Vec<Event>,
-    /// The messages this fetch locked, in insertion order.
+    /// The messages this fetch locked, in the order of their arrival.
     pub messages: Vec<WorkItem>,
     /// Set if the history or a message could not be read; `history` is empty then.
     pub history_error: Option<String>,
