@@ -49,7 +49,7 @@ pub use fault_plan::{DISK_FAULTS, FAULTS, Fault, FaultPlan};
 pub use faulty_store::{
     BatchFate, BatchFates, CallFaults, CallKind, FaultyStore, LostBatch, NoLoss, Unanswered,
 };
-pub use panics::hearing;
+pub use panics::collecting_panics;
 pub use plan::{NodePlan, Plan, Root, Theme};
 pub use process::Process;
 pub use program::{Combinator, Ending, Program, ProgramAction, Racer, Step};

@@ -101,7 +101,8 @@ struct Traces {
 }
 
 fn run_world(create: CreateStore, plan: &Plan, is_traced: bool) -> (Outcome, Traces) {
-    let ((mut outcome, traces), panics) = panics::hearing(|| run_in_paused_time(create, plan, is_traced));
+    let ((mut outcome, traces), panics) =
+        panics::collecting_panics(|| run_in_paused_time(create, plan, is_traced));
     outcome.violations.extend(panics.into_iter().map(|panic| format!("the engine panicked: {panic}")));
     (outcome, traces)
 }

@@ -20,7 +20,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(30);
 /// So many rows are remembered at most. With more of them the disk is broken, and each is tried as often as in an outage.
 const ROWS_MAX: usize = 4_096;
 
-/// What an operation reads or changes, so that an error can be told of the right row.
+/// What an operation reads or changes, so that an error names the right row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum RowPlace {
     /// An instance, by its key: its row, its messages or its history.
@@ -66,8 +66,8 @@ struct UnreadableRow {
     commits: u64,
     /// Its pause is over, and the writer looks at everything again.
     is_due: bool,
-    /// The operator was told.
-    told: bool,
+    /// A log line named it.
+    logged: bool,
     /// Where the index can be read again, if it is the index.
     beyond: Option<i64>,
 }
@@ -76,8 +76,8 @@ struct UnreadableRow {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PassedOver {
     pub(crate) pause: Duration,
-    /// The operator is told now: others can be read, and it was not told before.
-    pub(crate) tell: bool,
+    /// It is logged now: others can be read, and it was not logged before.
+    pub(crate) must_log: bool,
 }
 
 /// The rows that could not be read.
@@ -91,9 +91,9 @@ impl UnreadableRows {
         self.rows.is_empty()
     }
 
-    /// How many rows the operator was told of that cannot be read yet.
-    pub(crate) fn told_count(&self) -> usize {
-        self.rows.values().filter(|row| row.told).count()
+    /// How many rows were logged and cannot be read yet.
+    pub(crate) fn logged_count(&self) -> usize {
+        self.rows.values().filter(|row| row.logged).count()
     }
 
     pub(crate) fn is_passed_over(&self, place: RowPlace, now: Duration) -> bool {
@@ -108,7 +108,7 @@ impl UnreadableRows {
             return None;
         }
         let fresh =
-            UnreadableRow { failures: 0, until: now, commits, is_due: false, told: false, beyond: None };
+            UnreadableRow { failures: 0, until: now, commits, is_due: false, logged: false, beyond: None };
         let row = self.rows.entry(place).or_insert(fresh);
         let others_work = row.failures > 0 && commits > row.commits;
         let grown = FIRST_PAUSE.saturating_mul(2_u32.saturating_pow(row.failures));
@@ -117,15 +117,15 @@ impl UnreadableRows {
         if grown <= pause_max {
             row.failures += 1;
         }
-        let tell = others_work && !row.told;
-        row.told |= tell;
+        let must_log = others_work && !row.logged;
+        row.logged |= must_log;
         (row.until, row.commits, row.is_due) = (now.saturating_add(pause), commits, false);
-        Some(PassedOver { pause, tell })
+        Some(PassedOver { pause, must_log })
     }
 
-    /// The row was read. Returns whether the operator was told of it.
+    /// The row was read. Returns true if it was logged as unreadable.
     pub(crate) fn note_read(&mut self, place: RowPlace) -> bool {
-        self.rows.remove(&place).is_some_and(|row| row.told)
+        self.rows.remove(&place).is_some_and(|row| row.logged)
     }
 
     /// Notes where the index can be read again.

@@ -1,4 +1,4 @@
-//! The last events of an execution: what is open is cancelled, and a parent is told how its child ended.
+//! The last events of an execution: what is open is cancelled, and a parent is notified how its child ended.
 
 use std::collections::BTreeSet;
 

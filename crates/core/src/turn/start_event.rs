@@ -34,7 +34,7 @@ impl StartEvent {
         }
     }
 
-    /// The message that tells the parent how its child ended. Execution id 0 means "not recorded".
+    /// The message that notifies the parent how its child ended. Execution id 0 means "not recorded".
     pub(super) fn parent_notice(&self, result: Result<&str, &ErrorDetails>) -> Option<WorkItem> {
         let parent_instance = self.parent_instance.clone()?;
         let parent_id = self.parent_id?;

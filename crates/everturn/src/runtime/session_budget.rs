@@ -167,27 +167,27 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn slots_are_told_of_room_in_the_order_in_which_they_began_to_wait() {
+    async fn slots_are_woken_in_the_order_in_which_they_began_to_wait() {
         let budget = SessionBudget::new(1);
         let place = budget.enter("a");
         let full = budget.fullness();
-        let told = Arc::new(Mutex::new(Vec::new()));
+        let woken = Arc::new(Mutex::new(Vec::new()));
         let mut slots = tokio::task::JoinSet::new();
         for slot in 0..50 {
-            let (budget, told) = (budget.clone(), Arc::clone(&told));
+            let (budget, woken) = (budget.clone(), Arc::clone(&woken));
             slots.spawn(async move {
                 assert!(!budget.changed_since(full).await.is_full);
-                told.lock().unwrap().push(slot);
+                woken.lock().unwrap().push(slot);
             });
         }
         tokio::task::yield_now().await;
         drop(place);
         slots.join_all().await;
-        assert_eq!(*told.lock().unwrap(), Vec::from_iter(0..50), "slots in order of their waits");
+        assert_eq!(*woken.lock().unwrap(), Vec::from_iter(0..50), "slots in order of their waits");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn room_that_was_there_for_a_moment_is_told() {
+    async fn a_slot_is_woken_by_room_that_was_there_for_a_moment() {
         let budget = SessionBudget::new(1);
         let seen = budget.fullness();
         drop(budget.enter("a"));

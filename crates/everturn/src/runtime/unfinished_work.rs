@@ -41,7 +41,7 @@ pub(crate) struct WorkUnderWay {
 }
 
 impl WorkUnderWay {
-    /// The store knows what became of the work, or was asked in vain.
+    /// The store knows what became of the work, or could not be reached.
     pub(crate) fn finished(mut self) {
         self.token = None;
     }

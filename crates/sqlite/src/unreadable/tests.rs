@@ -33,14 +33,14 @@ fn in_an_outage_no_row_is_left_alone_for_longer_than_a_second() {
 }
 
 #[test]
-fn the_operator_is_told_once_and_not_in_an_outage() {
+fn a_row_is_logged_once_and_not_in_an_outage() {
     let mut rows = UnreadableRows::default();
-    let mut tells = |ms, commits| rows.note(ROW, at_ms(ms), commits).unwrap().tell;
-    assert!(!tells(0, 5) && !tells(100, 5), "it may be an outage");
-    assert!(tells(300, 6), "others were committed meanwhile");
-    assert!(!tells(700, 7));
-    assert_eq!(rows.told_count(), 1);
-    assert!(rows.note_read(ROW), "the operator was told of it");
+    let mut is_logged = |ms, commits| rows.note(ROW, at_ms(ms), commits).unwrap().must_log;
+    assert!(!is_logged(0, 5) && !is_logged(100, 5), "it may be an outage");
+    assert!(is_logged(300, 6), "others were committed meanwhile");
+    assert!(!is_logged(700, 7));
+    assert_eq!(rows.logged_count(), 1);
+    assert!(rows.note_read(ROW), "it was logged");
     assert!(rows.is_empty());
 }
 

@@ -1,4 +1,4 @@
-//! Rows that cannot be read are passed over: the writer goes on without them, and tells the operator.
+//! Rows that cannot be read are passed over: the writer goes on without them, and logs them.
 
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
@@ -38,7 +38,7 @@ impl Writer {
             let beyond = ready_instances::readable_beyond(&self.db.conn, seq);
             self.db.unreadable.note_beyond(place, beyond);
         }
-        if passed_over.tell {
+        if passed_over.must_log {
             let instance_id =
                 instance.or_else(|| self.instance_at(place)).unwrap_or_else(|| "unknown".to_owned());
             let pause_ms = u64::try_from(passed_over.pause.as_millis()).unwrap_or(u64::MAX);
@@ -78,7 +78,7 @@ impl Writer {
     }
 
     fn show_unreadable(&self) {
-        let rows = u32::try_from(self.db.unreadable.told_count()).unwrap_or(u32::MAX);
+        let rows = u32::try_from(self.db.unreadable.logged_count()).unwrap_or(u32::MAX);
         metrics::gauge!("everturn_sqlite_rows_unreadable").set(f64::from(rows));
     }
 }

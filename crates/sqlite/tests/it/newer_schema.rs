@@ -49,7 +49,7 @@ async fn a_process_that_has_it_open_writes_nothing_more() {
 }
 
 #[tokio::test]
-async fn a_parked_fetch_is_told() {
+async fn a_parked_fetch_gets_the_error() {
     let store = Store::new();
     let provider = Arc::new(store.open().await);
     let waiting = tokio::spawn({
@@ -63,7 +63,7 @@ async fn a_parked_fetch_is_told() {
 }
 
 #[tokio::test]
-async fn a_client_that_waits_for_a_change_is_told() {
+async fn the_watch_of_a_waiting_client_fires() {
     let store = Store::new();
     let provider = store.open().await;
     begin(&provider, "a", vec![]).await;
@@ -77,7 +77,7 @@ async fn a_client_that_waits_for_a_change_is_told() {
 }
 
 #[tokio::test]
-async fn a_client_that_only_reads_is_told() {
+async fn a_read_only_client_gets_the_error() {
     let store = Store::new();
     let provider = store.open().await;
     begin(&provider, "a", vec![]).await;

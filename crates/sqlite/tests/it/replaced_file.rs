@@ -84,7 +84,7 @@ async fn a_client_that_only_reads_notices_within_a_second() {
 }
 
 #[tokio::test]
-async fn a_parked_fetch_is_told() {
+async fn a_parked_fetch_gets_the_error() {
     let store = Store::new();
     let provider = Arc::new(store.open().await);
     begin(&provider, "a", vec![activity("a", 2)]).await;
@@ -99,7 +99,7 @@ async fn a_parked_fetch_is_told() {
 }
 
 #[tokio::test]
-async fn a_client_that_waits_for_a_change_is_told() {
+async fn the_watch_of_a_waiting_client_fires() {
     let store = Store::new();
     let provider = store.open().await;
     begin(&provider, "a", vec![]).await;

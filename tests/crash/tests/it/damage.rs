@@ -11,7 +11,7 @@ use everturn_crash_tests::observations::{ObservationLog, Observations};
 use everturn_crash_tests::random::seeded;
 use everturn_crash_tests::tables::StoredTables;
 use everturn_proof::{Counts, proof, watched};
-use everturn_simulation::{SeededRandom, hearing};
+use everturn_simulation::{SeededRandom, collecting_panics};
 use rusqlite::Connection;
 
 use crate::case::{count_instances, machine_with};
@@ -51,7 +51,7 @@ fn case(seed: u64) -> Result<Counts, String> {
     let damages = Arc::default();
     let damaging = damage_values(machine.connections(), seeded(seed).branch(11), Arc::clone(&damages));
     let run = || watched(format!("R10, seed {seed}"), || machine.run(|_| damaging));
-    let (end, panics) = hearing(run);
+    let (end, panics) = collecting_panics(run);
     let damages = std::mem::take(&mut *damages.lock().unwrap());
     let observations = without_damaged(machine.log.snapshot());
     check_undamaged(&machine, &observations, end, &panics).map_err(|failure| {
