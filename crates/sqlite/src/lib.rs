@@ -61,7 +61,6 @@ mod return_unread;
 mod schema;
 mod sessions;
 mod settle_work;
-mod siblings;
 mod stale_locks;
 mod store_guard;
 mod submit;
@@ -75,6 +74,7 @@ mod url;
 mod watches;
 mod worker_queue;
 mod writer;
+mod writers_of_process;
 
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/writing-a-provider.md")]

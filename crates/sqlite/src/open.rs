@@ -11,11 +11,11 @@ use crate::open_file::{self, OpenedDatabase};
 use crate::options::SqliteOptions;
 use crate::owners::OwnerFolder;
 use crate::process_lock::{self, ProcessLock};
-use crate::siblings::Siblings;
 use crate::testing::Environment;
 use crate::url::{Location, OpenMode};
-use crate::writer::other_processes::FileSharers;
+use crate::writer::other_processes::FileUsers;
 use crate::writer::{self, BatchLimits, Writer, WriterShared};
+use crate::writers_of_process::ProcessWriters;
 
 /// The oldest usable SQLite: older ones can lose pages of a write-ahead log that several connections write and checkpoint.
 const SQLITE_VERSION_MIN: i32 = 3_051_003;
@@ -163,10 +163,10 @@ fn open(
     let own = if read_only { None } else { folder.join(&*clock) };
     let owner = own.as_ref().map(|own| own.id);
     let wakes = !environment.writer_in_task;
-    let siblings = Siblings::join(path, Arc::clone(&commands), Arc::clone(&shared), owner, wakes);
-    let sharers = FileSharers { folder, own, siblings, read_only, frozen };
-    let mut writer =
-        started(Writer::new(conn, Some(sharers), clock, busy_timeout, commands, shared, limits))?;
+    let process_writers =
+        ProcessWriters::join(path, Arc::clone(&commands), Arc::clone(&shared), owner, wakes);
+    let users = FileUsers { folder, own, process_writers, read_only, frozen };
+    let mut writer = started(Writer::new(conn, Some(users), clock, busy_timeout, commands, shared, limits))?;
     if read_only {
         writer.only_read(format!("{} was opened with mode=ro, for reading only", path.display()));
     }

@@ -1,4 +1,4 @@
-//! Which providers live: each holds a lock of the operating system on a file of its own, in a folder beside the database.
+//! Which providers run: each holds a lock of the operating system on a file of its own, in a folder beside the database.
 //!
 //! A row that bears a lock names the provider that took it. When a process ends, however it ends, the operating system
 //! releases the lock on its file; another process that can take it knows that the locks in the rows are stale. The locks
@@ -16,7 +16,7 @@ use crate::file_identity::FileIdentity;
 
 /// How often a provider draws another id because a file of that name exists or is taken.
 const DRAWS_MAX: usize = 16;
-/// How many owners that no longer live one look takes over; the others follow with the next look.
+/// How many owners that no longer run one look takes over; the others follow with the next look.
 const DEAD_MAX: usize = 64;
 
 /// The provider that took a lock: a random number that is never used again.
@@ -48,9 +48,9 @@ impl OwnerFile {
 /// What one look at the folder found.
 #[derive(Debug, Default)]
 pub(crate) struct OwnersFound {
-    /// Whether a provider of another process lives.
-    pub(crate) others_live: bool,
-    /// Owners that no longer live. Their files are locked by this look: no other process takes them over meanwhile.
+    /// Whether a provider of another process runs.
+    pub(crate) others_run: bool,
+    /// Owners that no longer run. Their files are locked by this look: no other process takes them over meanwhile.
     pub(crate) dead: Vec<OwnerFile>,
 }
 
@@ -65,7 +65,7 @@ impl OwnerFolder {
         Self(PathBuf::from(name))
     }
 
-    /// Makes a file for a new owner and locks it. Returns nothing if the operating system cannot tell who lives: locks
+    /// Makes a file for a new owner and locks it. Returns nothing if the operating system cannot tell who runs: locks
     /// without an owner are released when they expire.
     pub(crate) fn join(&self, clock: &dyn Clock) -> Option<OwnerFile> {
         let unknown = |reason: &dyn std::fmt::Display| {
@@ -107,7 +107,7 @@ impl OwnerFolder {
         lock(id, path, file)
     }
 
-    /// Looks who lives. Owners of this process are `ours`: they live, and are not others.
+    /// Looks who runs. Owners of this process are `ours`: they run, and are not others.
     pub(crate) fn look(&self, ours: &[OwnerId]) -> io::Result<OwnersFound> {
         let mut found = OwnersFound::default();
         for id in self.ids()? {
@@ -117,12 +117,12 @@ impl OwnerFolder {
             let dead = if found.dead.len() < DEAD_MAX { self.take_over(id) } else { Ok(None) };
             match dead {
                 Ok(Some(owner)) => found.dead.push(owner),
-                Ok(None) => found.others_live = true,
+                Ok(None) => found.others_run = true,
                 // Another process has removed it.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                // It cannot be asked, and counts as alive: its locks expire.
+                // It cannot be asked, and counts as running: its locks expire.
                 Err(error) => {
-                    found.others_live = true;
+                    found.others_run = true;
                     tracing::debug!(target: "everturn::providers::sqlite", owner = id, %error,
                         "cannot tell whether the process that holds locks still runs");
                 }
@@ -131,8 +131,8 @@ impl OwnerFolder {
         Ok(found)
     }
 
-    /// Whether a provider lives, in this process or another. One that cannot be asked counts as alive.
-    pub(crate) fn has_living_owner(&self) -> bool {
+    /// Whether a provider runs, in this process or another. One that cannot be asked counts as running.
+    pub(crate) fn has_running_owner(&self) -> bool {
         let Ok(ids) = self.ids() else { return true };
         ids.into_iter().any(|id| {
             match OpenOptions::new().read(true).write(true).open(self.0.join(name_of(id))) {
@@ -142,12 +142,12 @@ impl OwnerFolder {
         })
     }
 
-    /// Whether any provider has a file here, dead or alive.
+    /// Whether any provider has a file here, whether it runs or not.
     pub(crate) fn is_in_use(&self) -> bool {
         self.ids().is_ok_and(|ids| !ids.is_empty())
     }
 
-    /// Locks the file of an owner that no longer lives; `None` if it lives.
+    /// Locks the file of an owner that no longer runs; `None` if it runs.
     fn take_over(&self, id: OwnerId) -> io::Result<Option<OwnerFile>> {
         let path = self.0.join(name_of(id));
         let file = OpenOptions::new().read(true).write(true).open(&path)?;
@@ -214,14 +214,14 @@ mod tests {
     }
 
     #[test]
-    fn an_owner_lives_until_its_file_is_closed() {
+    fn an_owner_runs_until_its_file_is_closed() {
         let (_folder, owners) = folder();
         let clock = ManualClock::new(0);
         let owner = owners.join(&clock).unwrap();
         let found = owners.look(&[]).unwrap();
-        assert!(found.others_live && found.dead.is_empty(), "it lives: {found:?}");
+        assert!(found.others_run && found.dead.is_empty(), "it runs: {found:?}");
         let found = owners.look(&[owner.id]).unwrap();
-        assert!(!found.others_live && found.dead.is_empty(), "it is ours: {found:?}");
+        assert!(!found.others_run && found.dead.is_empty(), "it is ours: {found:?}");
         let id = owner.id;
         drop(owner);
         let found = owners.look(&[]).unwrap();

@@ -56,7 +56,7 @@ impl OpeningLock {
             let locked = file.metadata().map_err(failed)?;
             if FileIdentity::at(&path).map_err(failed)? == Some(FileIdentity::of(&locked)) {
                 // If the file was removed, processes that have the old one locked are seen by their own files.
-                let alone = exclusive && !OwnerFolder::beside(database).has_living_owner();
+                let alone = exclusive && !OwnerFolder::beside(database).has_running_owner();
                 return Ok(Self { file, path, exclusive, alone });
             }
         }

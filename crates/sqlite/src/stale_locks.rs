@@ -153,7 +153,7 @@ impl Verb for ReleaseFound {
     }
 }
 
-/// Releases all locks of an owner that no longer lives, and then removes its file.
+/// Releases all locks of an owner that no longer runs, and then removes its file.
 pub(crate) struct ReleaseOwner(pub(crate) OwnerFile);
 
 impl Verb for ReleaseOwner {

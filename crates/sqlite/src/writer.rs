@@ -7,16 +7,16 @@
 //! The parts: [`connection`] is the connection with its transaction, [`batch`] what one transaction holds, [`fair_share`]
 //! which operations it takes, [`assignment`] serves parked fetches, [`schedule`] knows when to wake up, [`garbage_pace`] when
 //! to remove garbage, [`outage`] and [`lost_batch`] what to do while the store fails, [`passed_over`] while a row cannot be
-//! read, [`other_processes`] watches the file and [`neighbours`] acts on what it sees. No thread is in here: [`thread`] and
+//! read, [`other_processes`] watches the file and [`foreign_commits`] acts on what it sees. No thread is in here: [`thread`] and
 //! [`task`] drive the writer.
 
 mod assignment;
 mod batch;
 mod connection;
 mod fair_share;
+mod foreign_commits;
 mod garbage_pace;
 mod lost_batch;
-mod neighbours;
 pub(crate) mod other_processes;
 mod outage;
 mod passed_over;
@@ -37,7 +37,7 @@ use tokio::sync::oneshot;
 use self::batch::{Assignments, WriterBatch};
 use self::connection::WriteConnection;
 use self::garbage_pace::GarbagePace;
-use self::other_processes::{FileSharers, OtherProcesses};
+use self::other_processes::{FileUsers, OtherProcesses};
 use self::outage::{LOST_PAUSE, WriterOutage};
 use self::schedule::{WakeSchedule, WorkHints};
 use crate::checkpoint::{self, Checkpointer};
@@ -120,18 +120,18 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    /// A writer over an opened database; `sharers` are the providers that have the same file open, if it is in one.
+    /// A writer over an opened database; `users` are the providers that have the same file open, if it is in one.
     pub(crate) fn new(
         conn: Connection,
-        sharers: Option<FileSharers>,
+        users: Option<FileUsers>,
         clock: Arc<dyn Clock>,
         busy_timeout: Duration,
         commands: Arc<CommandQueue>,
         shared: Arc<WriterShared>,
         limits: BatchLimits,
     ) -> Result<Self, rusqlite::Error> {
-        let in_file = sharers.is_some();
-        let others = OtherProcesses::new(&conn, sharers)?;
+        let in_file = users.is_some();
+        let others = OtherProcesses::new(&conn, users)?;
         let mut db = WriteConnection::new(conn, clock, busy_timeout);
         db.owner = others.own_id();
         let mut garbage = GarbagePace::default();

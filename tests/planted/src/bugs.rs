@@ -355,7 +355,7 @@ pub const BUGS: &[PlantedBug] = &[
     PlantedBug {
         name: "dead-owners-kept",
         does: "SQLite: locks of a killed process stay until they expire while another process has the file open.",
-        file: "crates/sqlite/src/writer/neighbours.rs",
+        file: "crates/sqlite/src/writer/foreign_commits.rs",
         find: "for owner in self.others.find_dead(self.db.clock.monotonic()) {",
         replace: "for owner in self.others.find_dead(self.db.clock.monotonic()).into_iter().filter(|_| !BUG) {",
     },

@@ -9,11 +9,11 @@ use crate::frozen_file::FrozenFile;
 use crate::open_file;
 use crate::owners::{OwnerFile, OwnerFolder, OwnerId};
 use crate::schema;
-use crate::siblings::Siblings;
 use crate::store_guard::StoreGuard;
 use crate::url::OpenMode;
 use crate::writer::connection::{BUSY_PAUSE, WriteConnection};
 use crate::writer::schedule::CLOCK_LOOK;
+use crate::writers_of_process::ProcessWriters;
 
 /// How often the writer looks for other processes' commits while they have the file open and a fetch is parked here or a
 /// client watches an instance. A look costs microseconds.
@@ -31,12 +31,12 @@ const FOREIGN_PRESENCE: Duration = Duration::from_secs(1);
 const UNKNOWN_VERSION: i64 = i64::MIN;
 
 /// The providers that have a file open.
-pub(crate) struct FileSharers {
+pub(crate) struct FileUsers {
     pub(crate) folder: OwnerFolder,
     /// The owner of the locks that this provider takes; `None` if it takes none, or the operating system cannot tell who
-    /// lives.
+    /// runs.
     pub(crate) own: Option<OwnerFile>,
-    pub(crate) siblings: Siblings,
+    pub(crate) process_writers: ProcessWriters,
     /// Whether this provider only reads, and so releases no locks.
     pub(crate) read_only: bool,
     /// What the writer's connection shows, if it cannot follow changes of the file.
@@ -46,23 +46,23 @@ pub(crate) struct FileSharers {
 /// What the writer knows of other processes.
 pub(crate) struct OtherProcesses {
     /// `None` for a database in memory: there are no others.
-    sharers: Option<FileSharers>,
+    users: Option<FileUsers>,
     /// Changes when another connection commits.
     data_version: i64,
     /// When another connection's commit was last noticed.
     committed_at: Option<Duration>,
     /// When a provider of another process was last seen.
     seen_at: Option<Duration>,
-    /// When the writer last looked who lives.
+    /// When the writer last looked who runs.
     looked_at: Option<Duration>,
     /// How often in a row another process had the file locked.
     busy_rounds: u32,
 }
 
 impl OtherProcesses {
-    pub(crate) fn new(conn: &Connection, sharers: Option<FileSharers>) -> Result<Self, rusqlite::Error> {
+    pub(crate) fn new(conn: &Connection, users: Option<FileUsers>) -> Result<Self, rusqlite::Error> {
         Ok(Self {
-            sharers,
+            users,
             data_version: data_version(conn)?,
             committed_at: None,
             seen_at: None,
@@ -73,17 +73,17 @@ impl OtherProcesses {
 
     /// Whether others may share the database.
     pub(crate) fn are_possible(&self) -> bool {
-        self.sharers.is_some()
+        self.users.is_some()
     }
 
     /// The owner of the locks that are taken here.
     pub(crate) fn own_id(&self) -> Option<OwnerId> {
-        self.sharers.as_ref()?.own.as_ref().map(|own| own.id)
+        self.users.as_ref()?.own.as_ref().map(|own| own.id)
     }
 
     /// How long the writer may sleep before it looks again.
     pub(crate) fn look_interval(&self, now: Duration) -> Duration {
-        match (&self.sharers, self.seen_at) {
+        match (&self.users, self.seen_at) {
             (None, _) => CLOCK_LOOK,
             (Some(_), Some(seen_at)) if now.saturating_sub(seen_at) < SHARED_FOR => SHARED_LOOK,
             (Some(_), _) => ALONE_LOOK,
@@ -92,14 +92,14 @@ impl OtherProcesses {
 
     /// A new connection, if the one in use shows a file as it was once, and the file has changed.
     pub(crate) fn reopened(&mut self) -> Option<Connection> {
-        let sharers = self.sharers.as_mut()?;
-        let frozen = sharers.frozen.as_ref()?;
+        let users = self.users.as_mut()?;
+        let frozen = users.frozen.as_ref()?;
         if !frozen.has_changed() {
             return None;
         }
         match open_file::connect_reader(frozen.path(), None, OpenMode::ReadOnly) {
             Ok(reader) => {
-                sharers.frozen = reader.frozen;
+                users.frozen = reader.frozen;
                 self.data_version = UNKNOWN_VERSION;
                 Some(reader.conn)
             }
@@ -118,15 +118,15 @@ impl OtherProcesses {
         db: &WriteConnection,
         guard: &StoreGuard,
     ) -> Result<bool, rusqlite::Error> {
-        let Some(sharers) = &self.sharers else { return Ok(false) };
-        sharers.siblings.note_look();
+        let Some(users) = &self.users else { return Ok(false) };
+        users.process_writers.note_look();
         let version = data_version(&db.conn)?;
         if version == self.data_version {
             return Ok(false);
         }
         let now = db.clock.monotonic();
         self.committed_at = Some(now);
-        if sharers.siblings.is_only_one() {
+        if users.process_writers.is_only_one() {
             self.seen_at = Some(now);
         }
         if let Some(newer) = schema::newer_version(&db.conn)? {
@@ -139,27 +139,27 @@ impl OtherProcesses {
 
     /// The writer has committed: other providers of this process look at once.
     pub(crate) fn note_own_commit(&self) {
-        if let Some(sharers) = &self.sharers {
-            sharers.siblings.wake_others();
+        if let Some(users) = &self.users {
+            users.process_writers.wake_others();
         }
     }
 
-    /// Looks from time to time which processes have the file open. Returns the owners that no longer live.
+    /// Looks from time to time which processes have the file open. Returns the owners that no longer run.
     pub(crate) fn find_dead(&mut self, now: Duration) -> Vec<OwnerFile> {
-        let Some(sharers) = &self.sharers else { return Vec::new() };
+        let Some(users) = &self.users else { return Vec::new() };
         if self.looked_at.is_some_and(|at| now.saturating_sub(at) < OWNERS_LOOK) {
             return Vec::new();
         }
         self.looked_at = Some(now);
-        if sharers.read_only {
-            if sharers.folder.is_in_use() {
+        if users.read_only {
+            if users.folder.is_in_use() {
                 self.seen_at = Some(now);
             }
             return Vec::new();
         }
-        match sharers.folder.look(&sharers.siblings.owners()) {
+        match users.folder.look(&users.process_writers.owners()) {
             Ok(found) => {
-                if found.others_live {
+                if found.others_run {
                     self.seen_at = Some(now);
                 }
                 found.dead
@@ -174,7 +174,7 @@ impl OtherProcesses {
 
     /// The file is about to be closed, and no row bears this owner any more.
     pub(crate) fn leave(&mut self) {
-        if let Some(own) = self.sharers.as_mut().and_then(|sharers| sharers.own.take()) {
+        if let Some(own) = self.users.as_mut().and_then(|users| users.own.take()) {
             own.remove();
         }
     }
@@ -245,10 +245,16 @@ mod tests {
         }
     }
 
-    fn sharers(path: &Path) -> FileSharers {
+    fn users(path: &Path) -> FileUsers {
         let (commands, shared) = (Arc::new(CommandQueue::default()), Arc::new(WriterShared::default()));
-        let siblings = Siblings::join(path, commands, shared, None, false);
-        FileSharers { folder: OwnerFolder::beside(path), own: None, siblings, read_only: false, frozen: None }
+        let process_writers = ProcessWriters::join(path, commands, shared, None, false);
+        FileUsers {
+            folder: OwnerFolder::beside(path),
+            own: None,
+            process_writers,
+            read_only: false,
+            frozen: None,
+        }
     }
 
     #[test]
@@ -260,7 +266,7 @@ mod tests {
         other.execute_batch("CREATE TABLE t (a)").unwrap();
         let conn = Connection::open(&path).unwrap();
         conn.busy_timeout(Duration::ZERO).unwrap();
-        let mut others = OtherProcesses::new(&conn, Some(sharers(&path))).unwrap();
+        let mut others = OtherProcesses::new(&conn, Some(users(&path))).unwrap();
         let clock = Arc::new(LockingClock { time: ManualClock::new(0), other: Mutex::new(None) });
         let db = WriteConnection::new(conn, Arc::clone(&clock) as _, Duration::ZERO);
         let guard = StoreGuard::default();

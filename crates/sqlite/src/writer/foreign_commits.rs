@@ -1,4 +1,4 @@
-//! What the writer does about others that share the file: it notices their commits, fires watches, and releases the locks
+//! What the writer does about other users of the file: it notices their commits, fires watches, and releases the locks
 //! of those that no longer run.
 
 use std::time::Duration;
@@ -40,7 +40,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Looks from time to time for owners of locks that no longer live; the next batch releases their locks.
+    /// Looks from time to time for owners of locks that no longer run; the next batch releases their locks.
     pub(crate) fn look_for_dead_owners(&mut self) {
         for owner in self.others.find_dead(self.db.clock.monotonic()) {
             self.pending.push(Box::new(PendingOperation::new(ReleaseOwner(owner), None)));

@@ -19,19 +19,19 @@ fn files() -> MutexGuard<'static, HashMap<PathBuf, Arc<FileWriters>>> {
 /// The writers of one file, in the order in which they opened it.
 #[derive(Default)]
 struct FileWriters {
-    writers: Mutex<Vec<Arc<SiblingWriter>>>,
+    writers: Mutex<Vec<Arc<RegisteredWriter>>>,
     /// How many there are: most files have one, which need not take the lock.
     count: AtomicUsize,
 }
 
 impl FileWriters {
-    fn writers(&self) -> MutexGuard<'_, Vec<Arc<SiblingWriter>>> {
+    fn writers(&self) -> MutexGuard<'_, Vec<Arc<RegisteredWriter>>> {
         self.writers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// A writer as the others see it.
-struct SiblingWriter {
+struct RegisteredWriter {
     commands: Arc<CommandQueue>,
     shared: Arc<WriterShared>,
     owner: Option<OwnerId>,
@@ -40,15 +40,15 @@ struct SiblingWriter {
 }
 
 /// The place of one writer among those of its file.
-pub(crate) struct Siblings {
+pub(crate) struct ProcessWriters {
     path: PathBuf,
     file: Arc<FileWriters>,
-    this: Arc<SiblingWriter>,
+    this: Arc<RegisteredWriter>,
     /// Not if tests make several processes out of one: processes do not wake each other.
     wakes_others: bool,
 }
 
-impl Siblings {
+impl ProcessWriters {
     pub(crate) fn join(
         path: &Path,
         commands: Arc<CommandQueue>,
@@ -56,7 +56,7 @@ impl Siblings {
         owner: Option<OwnerId>,
         wakes_others: bool,
     ) -> Self {
-        let this = Arc::new(SiblingWriter { commands, shared, owner, is_woken: AtomicBool::new(false) });
+        let this = Arc::new(RegisteredWriter { commands, shared, owner, is_woken: AtomicBool::new(false) });
         let mut files = files();
         let file = Arc::clone(files.entry(path.to_owned()).or_default());
         let mut writers = file.writers();
@@ -94,7 +94,7 @@ impl Siblings {
     }
 }
 
-impl Drop for Siblings {
+impl Drop for ProcessWriters {
     fn drop(&mut self) {
         let mut files = files();
         let mut writers = self.file.writers();
