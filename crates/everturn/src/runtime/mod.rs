@@ -15,6 +15,7 @@ pub mod observability;
 mod options;
 mod orchestration_handler;
 mod pacing;
+mod poison;
 mod registered_handlers;
 pub mod registry;
 mod retrying;

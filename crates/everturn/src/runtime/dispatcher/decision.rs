@@ -10,13 +10,14 @@ use everturn_provider::store::{FetchedTurn, HandlerKey};
 use semver::Version;
 
 use super::super::options::ShadowReplay;
+use super::super::poison::is_poison;
 use super::super::registry::OrchestrationRegistry;
 use super::super::warm_cache::{LentEntry, WarmEntry};
 use super::duplicate_start::{SplitMessages, caller, ignored_start_notices, split_messages};
 use super::execution_start::ExecutionStart;
 use super::execution_state::{ExecutionState, RecordedEnd, turns_in};
 use super::locked_instance::LockedInstance;
-use super::poison::{PoisonedTurn, is_poisoned};
+use super::poison_events::PoisonedTurn;
 use super::run_turn::ReadyTurn;
 
 /// Delay before an instance that this runtime cannot run is offered again.
@@ -63,7 +64,7 @@ pub(super) fn decide(locked: &LockedInstance<'_>, fetched: FetchedTurn) -> Decis
         },
         None => ExecutionState::of(&item.history),
     };
-    if is_poisoned(locked.attempt_count, locked.node.options.max_attempts, &state) {
+    if is_poisoned(locked) && state.end != Some(RecordedEnd::Terminal) {
         let turns = warm.as_ref().map_or_else(|| turns_in(&item.history), |entry| entry.turns);
         let (version, history_error) = (item.version, item.history_error);
         return Decision::Fail(PoisonedTurn { state, version, messages, history_error, turns });
@@ -138,10 +139,14 @@ fn log_ignored(locked: &LockedInstance<'_>, split: &SplitMessages) {
     }
 }
 
+fn is_poisoned(locked: &LockedInstance<'_>) -> bool {
+    is_poison(locked.attempt_count, locked.node.options.max_attempts)
+}
+
 /// The engine version that an execution is pinned to, if this runtime cannot replay it. An execution that no runtime
 /// supports ends as poison when its attempts are used up.
 fn unsupported_version(locked: &LockedInstance<'_>, history: &[Event]) -> Option<Version> {
-    if locked.attempt_count > locked.node.options.max_attempts {
+    if is_poisoned(locked) {
         return None;
     }
     let start = history.iter().find(|event| matches!(event.kind, EventKind::OrchestrationStarted { .. }))?;

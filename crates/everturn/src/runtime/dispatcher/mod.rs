@@ -18,8 +18,9 @@ mod execution_update;
 mod in_flight;
 mod locked_instance;
 mod parent_execution;
-mod poison;
+mod poison_events;
 mod record_failure;
+mod record_poison;
 mod run_turn;
 mod shadow_replay;
 mod turn_report;
@@ -36,7 +37,7 @@ use super::unfinished_work::WorkUnderWay;
 use decision::{Decision, decide};
 use in_flight::InFlightTurns;
 use locked_instance::{LockedInstance, abandon_turn};
-use record_failure::record_poison;
+use record_poison::record_poison;
 use run_turn::run_turn;
 
 /// Runs one slot until `stop` is cancelled. Turns in flight are finished first.

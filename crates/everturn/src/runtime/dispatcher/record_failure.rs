@@ -1,20 +1,10 @@
-//! Recording the failure of an instance whose turn cannot be committed, or is not tried again.
-
-use std::sync::Arc;
+//! Recording the failure of an instance whose turn cannot be committed.
 
 use everturn_core::turn::{ExecutionIdentity, fail_from_outside};
-use everturn_core::{ErrorDetails, Event, ExecutionStatus, WorkItem};
-use tokio::time::Instant;
+use everturn_core::{ErrorDetails, Event, WorkItem};
 
-use super::super::node::Node;
-use super::super::unregistered::not_registered;
 use super::commit_turn::{TurnCommitOutcome, TurnEffects};
-use super::decision::resolve_handler;
-use super::duplicate_start::{ignored_start_notices, split_messages};
-use super::execution_start::ExecutionStart;
-use super::execution_state::{ExecutionState, RecordedEnd};
 use super::locked_instance::LockedInstance;
-use super::poison::{PoisonFacts, PoisonedTurn, poison_record, unreadable_history_record};
 use super::run_turn::NodeTime;
 use super::turn_report::TurnReport;
 
@@ -58,118 +48,5 @@ pub(super) async fn record_failure(
         (TurnCommitOutcome::Durable, history_delta) => report.committed(&locked, &history_delta),
         (TurnCommitOutcome::GivenUp(error), _) => locked.give_up(execution_id, &error).await,
         (TurnCommitOutcome::Refused(error), _) => locked.warn_not_committed(execution_id, &error),
-    }
-}
-
-/// Fails an instance whose messages were tried too often.
-pub(super) async fn record_poison(locked: LockedInstance<'_>, poisoned: PoisonedTurn) {
-    let PoisonedTurn { state, version, messages, history_error, turns } = poisoned;
-    let (node, began) = (locked.node, Instant::now());
-    if history_error.is_some() {
-        let execution_id = locked.execution_id;
-        match locked.read_history(execution_id).await {
-            // A message could not be read, and the instance needs none any more.
-            Ok(history) if ExecutionState::of(&history).end == Some(RecordedEnd::Terminal) => {
-                return locked.acknowledge(Vec::new()).await;
-            }
-            Err(error) if error.is_retryable() => return locked.give_up(execution_id, &error).await,
-            // It cannot be read, or has not ended.
-            Ok(_) | Err(_) => {}
-        }
-    }
-    // Work items always have a JSON form; an empty text would only make the record poorer.
-    let mut messages_json = serde_json::to_string(&messages).unwrap_or_default();
-    let split = split_messages(&locked.instance, messages, &[], &state);
-    if let Some(reason) = why_unregistered(node, split.start.as_ref().or(state.start.as_deref())) {
-        messages_json = format!("{reason}\n{messages_json}");
-    }
-    let facts = PoisonFacts {
-        instance: &locked.instance,
-        execution_id: locked.execution_id,
-        version: &version,
-        state: &state,
-        start: split.start.as_ref(),
-        messages_json,
-        attempt_count: locked.attempt_count,
-        max_attempts: node.options.max_attempts,
-        payload_bytes_max: node.store.limits().payload_bytes_max,
-        now_ms: node.clock().wall_ms(),
-    };
-    let record = match &history_error {
-        Some(error) => Some(unreadable_history_record(&facts, error)),
-        None => poison_record(&facts),
-    };
-    let mut notices = ignored_start_notices(&locked.instance, &split.ignored, false, state.parent());
-    let Some(record) = record else {
-        return locked.acknowledge(notices).await;
-    };
-    notices.splice(0..0, record.notices);
-    let start = record.history_delta.iter().find_map(ExecutionStart::from_event).map(Arc::new);
-    let unknown = || Arc::new(ExecutionStart::recorded("unknown".to_owned(), version.clone(), None));
-    let report = TurnReport {
-        start: start.or_else(|| state.start.clone()).unwrap_or_else(unknown),
-        execution_id: record.execution_id,
-        turns,
-        event_count: record.history_delta.last().map_or(0, |event| event.event_id as usize),
-        began,
-    };
-    let effects = TurnEffects {
-        history_delta: record.history_delta,
-        orchestrator_items: notices.clone(),
-        ..TurnEffects::default()
-    };
-    match locked.commit_turn(record.execution_id, effects, node.new_stamp(), None).await {
-        (TurnCommitOutcome::Durable, history_delta) => {
-            if let Some(metrics) = &node.metrics {
-                metrics.record_orchestration_poison();
-            }
-            report.committed(&locked, &history_delta);
-        }
-        // The failure over an unreadable history has one fixed event id. If the instance failed before, that id is
-        // taken, and the messages are dropped like any message to a failed instance. But the id may also be taken by an
-        // ordinary event of a long history, or the commit be refused for another reason: then the messages stay.
-        (TurnCommitOutcome::Refused(_), _)
-            if history_error.is_some() && is_stored_as_ended(&locked).await =>
-        {
-            locked.acknowledge(notices).await;
-        }
-        (TurnCommitOutcome::Refused(error), _) if history_error.is_some() => {
-            tracing::error!(target: "everturn::runtime", instance_id = %locked.instance,
-                execution_id = %record.execution_id, worker_id = %locked.worker_id, %error,
-                "the failure over a history that cannot be read was refused; its messages return to the queue");
-        }
-        (TurnCommitOutcome::GivenUp(error), _) => locked.give_up(record.execution_id, &error).await,
-        (TurnCommitOutcome::Refused(error), _) => locked.warn_not_committed(record.execution_id, &error),
-    }
-}
-
-/// Why an instance was tried too often, if this runtime has no handler of its orchestration.
-fn why_unregistered(node: &Node, start: Option<&ExecutionStart>) -> Option<String> {
-    let ExecutionStart { name, version, .. } = start?;
-    if resolve_handler(&node.orchestrations, name, version.as_deref()).is_some() {
-        return None;
-    }
-    let what = match version {
-        Some(version) => format!("orchestration {name} {version}"),
-        None => format!("orchestration {name}"),
-    };
-    let registered = node.orchestrations.list_names().into_iter().flat_map(|name| {
-        let versions = node.orchestrations.list_versions(&name);
-        versions.into_iter().map(move |version| format!("{name} {version}"))
-    });
-    Some(not_registered(&what, None, &registered.collect::<Vec<_>>()))
-}
-
-/// Returns true if the store's own record says that the instance has ended, whatever its history looks like.
-async fn is_stored_as_ended(locked: &LockedInstance<'_>) -> bool {
-    let store = &locked.node.store;
-    match store.admin() {
-        Some(admin) => {
-            let info = admin.get_instance_info(&locked.instance).await;
-            info.is_ok_and(|info| {
-                ExecutionStatus::from_name(&info.status).is_some_and(ExecutionStatus::is_terminal)
-            })
-        }
-        None => store.read_status(&locked.instance).await.is_ok_and(|status| status.is_terminal()),
     }
 }

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use everturn_core::limits::payload_too_large;
-use everturn_core::{ErrorDetails, PoisonMessageType, SYSCALL_PREFIX, WorkItem};
+use everturn_core::{ErrorDetails, WorkItem};
 use everturn_provider::ProviderError;
-use everturn_provider::store::{ExecutionRead, OrchestrationName, Settlement};
+use everturn_provider::store::{OrchestrationName, Settlement};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -16,7 +16,6 @@ use super::super::activity_context::{ActivityContext, ActivityInvocation};
 use super::super::activity_handler::ActivityHandler;
 use super::super::lock_keeper::LockGuard;
 use super::super::uncounted_attempts::AttemptKey;
-use super::super::unregistered::not_registered;
 use super::invocation::{InvocationEnd, InvocationLimits, invoke};
 use super::settling::Attempt;
 use super::{SHORT_DELAY, WorkerSlot, report};
@@ -53,7 +52,7 @@ impl ActivityItem {
     }
 
     /// The message that brings the outcome to the orchestration.
-    fn completion(&self, result: Result<String, ErrorDetails>) -> WorkItem {
+    pub(super) fn completion(&self, result: Result<String, ErrorDetails>) -> WorkItem {
         let (instance, execution_id, id) = (self.instance.clone(), self.execution_id, self.id);
         match result {
             Ok(result) => WorkItem::ActivityCompleted { instance, execution_id, id, result },
@@ -62,7 +61,7 @@ impl ActivityItem {
     }
 
     /// The work item that was fetched.
-    fn as_work_item(&self) -> WorkItem {
+    pub(super) fn as_work_item(&self) -> WorkItem {
         WorkItem::ActivityExecute {
             instance: self.instance.clone(),
             execution_id: self.execution_id,
@@ -200,7 +199,7 @@ impl WorkerSlot {
     }
 
     /// Abandons the lock of an activity whose outcome was not stored, if the store may still count it as held.
-    async fn abandon_unsettled(&self, work: &LockedWork, error: &ProviderError) {
+    pub(super) async fn abandon_unsettled(&self, work: &LockedWork, error: &ProviderError) {
         if error.is_lock_lost() {
             return;
         }
@@ -212,54 +211,6 @@ impl WorkerSlot {
             // What the store refuses for good would run for ever if it did not count. A failure is logged.
             self.abandon(&work.item.token, Some(SHORT_DELAY), Attempt::Counts).await.ok();
         }
-    }
-
-    /// Stores the failure of an activity that was tried too often.
-    pub(super) async fn fail_poisoned(&self, work: LockedWork) {
-        let item = &work.item;
-        // Work items always have a JSON form; an empty text would only make the record poorer.
-        let mut message = serde_json::to_string(&item.as_work_item()).unwrap_or_default();
-        if let Some(reason) = self.why_unregistered(item).await {
-            message = format!("{reason}\n{message}");
-        }
-        let details = ErrorDetails::Poison {
-            attempt_count: item.attempt_count,
-            max_attempts: self.node.options.max_attempts,
-            message_type: PoisonMessageType::Activity {
-                instance: item.instance.clone(),
-                execution_id: item.execution_id,
-                activity_name: item.name.clone(),
-                activity_id: item.id,
-            },
-            message,
-        }
-        .cut_to(self.node.store.limits().payload_bytes_max);
-        let completion = item.completion(Err(details.clone()));
-        let settlement = Settlement::end(&item.token, Some(completion.into()));
-        match self.settle_while_locked(&settlement, &work.lock).await {
-            Ok(()) => report::poisoned(self, item, &details),
-            Err(error) => {
-                tracing::warn!(target: "everturn::runtime::worker", worker_id = %self.worker_id,
-                    lock_token = %item.token, %error, "storing the failure of an activity failed; abandoning its lock");
-                self.abandon_unsettled(&work, &error).await;
-            }
-        }
-    }
-
-    /// Why an activity was tried too often, if this runtime has no handler of its name.
-    async fn why_unregistered(&self, item: &ActivityItem) -> Option<String> {
-        let activities = &self.node.activities;
-        if activities.has(&item.name) {
-            return None;
-        }
-        let read = ExecutionRead::of(&item.instance, item.execution_id);
-        // Without the history the text lacks the time.
-        let history = self.node.store.read_execution(&read).await.unwrap_or_default().history;
-        let scheduled = history.iter().find(|event| event.event_id == item.id);
-        let mut registered = activities.list_names();
-        registered.retain(|name| !name.starts_with(SYSCALL_PREFIX));
-        let what = format!("activity {}", item.name);
-        Some(not_registered(&what, scheduled.map(|event| event.timestamp_ms), &registered))
     }
 }
 

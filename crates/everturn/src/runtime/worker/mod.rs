@@ -2,6 +2,7 @@
 
 mod activity;
 mod invocation;
+mod poison;
 mod report;
 pub(crate) mod running;
 mod settling;
@@ -18,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use super::lock_keeper::LockTerms;
 use super::node::Node;
 use super::pacing::FetchPace;
+use super::poison::is_poison;
 use super::shutdown::SlotAlive;
 use super::unfinished_work::WorkUnderWay;
 use activity::{ActivityItem, LockedWork};
@@ -171,7 +173,7 @@ impl WorkerSlot {
         };
         let attempt_count = self.node.uncounted.subtract_from(attempt_count, || item.attempt_key());
         let work = LockedWork { item: ActivityItem { attempt_count, ..item }, lock, cancelled };
-        if attempt_count > options.max_attempts {
+        if is_poison(attempt_count, options.max_attempts) {
             self.fail_poisoned(work).await;
         } else if let Some((_, handler)) = self.node.activities.resolve_handler(&work.item.name) {
             self.run_activity(work, handler).await;

@@ -1,4 +1,4 @@
-//! Ending an instance whose messages were tried too often.
+//! The events that end an instance whose messages were tried too often.
 
 use everturn_core::{ErrorDetails, Event, EventKind, PoisonMessageType, WorkItem};
 
@@ -9,11 +9,6 @@ use super::execution_state::{ExecutionState, RecordedEnd};
 /// Id of the failure event over a history that cannot be read, because the last id cannot be known. Most histories are
 /// shorter. In a longer one the id is taken, and the failure cannot be recorded.
 const UNREADABLE_HISTORY_EVENT_ID: u64 = 99_999;
-
-/// Returns true if the messages of an instance that runs were tried too often.
-pub(super) fn is_poisoned(attempt_count: u32, max_attempts: u32, state: &ExecutionState) -> bool {
-    attempt_count > max_attempts && state.end != Some(RecordedEnd::Terminal)
-}
 
 /// A turn that is not tried again.
 pub(super) struct PoisonedTurn {
@@ -50,7 +45,7 @@ pub(super) struct PoisonFacts<'a> {
 pub(super) struct PoisonRecord {
     pub(super) execution_id: u64,
     pub(super) history_delta: Vec<Event>,
-    /// The message to the parent.
+    /// Messages to parents.
     pub(super) notices: Vec<WorkItem>,
 }
 
