@@ -21,6 +21,7 @@ use super::node::Node;
 use super::pacing::FetchPace;
 use super::poison::is_poison;
 use super::shutdown::SlotAlive;
+use super::uncounted_attempts::AttemptKey;
 use super::unfinished_work::WorkUnderWay;
 use activity::{ActivityItem, LockedWork};
 use settling::Attempt;
@@ -146,9 +147,8 @@ impl WorkerSlot {
         let reserve = |session: &String| self.node.sessions.reserve(session);
         let session_place = session_place.or_else(|| session_id.as_ref().and_then(reserve));
         if session_id.is_some() && session_place.is_none() {
-            // A failure is logged; then one attempt too many is counted.
-            self.abandon(&token, Some(SHORT_DELAY), Attempt::TakenBack).await.ok();
-            return;
+            let key = AttemptKey::Activity { instance, execution_id, activity_id: id };
+            return self.abandon_uncounted(&token, Some(SHORT_DELAY), key).await;
         }
         let options = &self.node.options;
         let terms = LockTerms {

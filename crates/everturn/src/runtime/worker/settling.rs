@@ -4,17 +4,12 @@ use std::time::Duration;
 
 use everturn_provider::ProviderError;
 use everturn_provider::store::{HandlerKey, Settlement};
-use tokio::time::{Instant, sleep};
 
-use super::super::deadline::after;
 use super::super::lock_keeper::LockGuard;
-use super::super::retrying::{RetryBackoff, retrying};
+use super::super::retrying::{retry_while_locked, retrying};
+use super::super::uncounted_attempts::AttemptKey;
 use super::WorkerSlot;
 use super::activity::ActivityItem;
-
-/// How long a slot tries to store an outcome while its lock is renewed. Then it abandons the activity and serves others: what
-/// fails is not the store, but a row of this instance.
-const STORE_MAX: Duration = Duration::from_secs(600);
 
 /// Whether the attempt that a fetch counted still counts after the activity was abandoned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,28 +29,17 @@ impl WorkerSlot {
         settlement: &Settlement,
         lock: &LockGuard,
     ) -> Result<(), ProviderError> {
-        let mut backoff = RetryBackoff::new();
         let mut is_first = true;
-        let tried_until = after(Instant::now(), STORE_MAX);
-        loop {
-            let error = match self.node.store.settle_work(settlement).await {
-                Ok(()) => return Ok(()),
-                Err(error) if Instant::now() >= tried_until => return Err(error),
-                // Damage may be repaired, and is no fault of the activity.
-                Err(error) if error.is_retryable() || error.is_damaged() => error,
-                Err(error) => return Err(error),
-            };
+        let warn = |error: &ProviderError, _| {
             if std::mem::take(&mut is_first) {
                 tracing::warn!(target: "everturn::runtime::worker", worker_id = %self.worker_id,
                     lock_token = %settlement.lock_token, %error,
                     "storing the outcome of an activity failed; retrying while its lock is held");
             }
-            tokio::select! {
-                biased;
-                () = lock.lost() => return Err(error),
-                () = sleep(backoff.next_wait()) => {}
-            }
-        }
+        };
+        // Damage may be repaired, and is no fault of the activity.
+        let may_pass = |error: &ProviderError| error.is_retryable() || error.is_damaged();
+        retry_while_locked(lock, may_pass, warn, || self.node.store.settle_work(settlement)).await
     }
 
     /// Removes a work item from the queue without a completion. If that fails, the item returns when its lock expires.
@@ -76,11 +60,16 @@ impl WorkerSlot {
         self.send_abandon(&Settlement::abandon(token, delay, attempt == Attempt::TakenBack)).await
     }
 
-    /// Abandons the lock of an activity that an outage kept from ending. If the store cannot take the attempt back either,
-    /// this runtime remembers that it does not count.
+    /// Abandons the lock of an activity that an outage kept from ending.
     pub(super) async fn abandon_after_outage(&self, item: &ActivityItem, delay: Duration) {
-        if self.abandon(&item.token, Some(delay), Attempt::TakenBack).await.is_err() {
-            self.node.uncounted.note(item.attempt_key());
+        self.abandon_uncounted(&item.token, Some(delay), item.attempt_key()).await;
+    }
+
+    /// Abandons the lock of an activity and takes its attempt back. If the store cannot, the runtime remembers that it does
+    /// not count.
+    pub(super) async fn abandon_uncounted(&self, token: &str, delay: Option<Duration>, key: AttemptKey) {
+        if self.abandon(token, delay, Attempt::TakenBack).await.is_err() {
+            self.node.uncounted.note(key);
         }
     }
 
