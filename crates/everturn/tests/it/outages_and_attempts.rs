@@ -260,18 +260,24 @@ async fn shutdowns_during_a_turn_never_poison_it(store: TestStore) {
     node.runtime.shutdown(None).await;
 }
 
-/// Runs an instance whose activity takes 40 s, longer than its lock of 30 s. Its activity begins, then `verbs` fail.
+/// Longer than the lock of an activity, which is 30 s.
+const LONG_ACTIVITY: Duration = Duration::from_secs(40);
+/// Ends while its lock is held, even if that is not renewed.
+const SHORT_ACTIVITY: Duration = Duration::from_secs(20);
+
+/// Runs an instance with a long activity. Its activity begins, then `verbs` fail.
 async fn runs_during_an_outage(store: &TestStore, verbs: &'static [&'static str], lasts: Duration) -> usize {
-    runs_of("Test", store, verbs, lasts).await
+    runs_of("Test", LONG_ACTIVITY, store, verbs, lasts).await
 }
 
 async fn runs_of(
     orchestration: &str,
+    takes: Duration,
     store: &TestStore,
     verbs: &'static [&'static str],
     lasts: Duration,
 ) -> usize {
-    let activity = CountedActivity::taking(Duration::from_secs(40));
+    let activity = CountedActivity::taking(takes);
     let (failing, begin) = failing_for(store, verbs, disk_error, lasts);
     // Not the default, so that the times below hold in a stress run, too.
     let options = RuntimeOptions { worker_lock_timeout: Duration::from_millis(30_001), ..options() };
@@ -301,7 +307,7 @@ async fn runs_of(
 /// The lock can neither be kept nor abandoned, so the store counts an attempt each time. No session holds the activity back.
 async fn attempts_that_cannot_be_taken_back_do_not_count(store: TestStore) {
     let verbs: &[&str] = &["renew/locks", "settle_work/abandon"];
-    runs_of("WithoutSession", &store, verbs, Duration::from_secs(900)).await;
+    runs_of("WithoutSession", LONG_ACTIVITY, &store, verbs, Duration::from_secs(900)).await;
 }
 
 /// The attempts that one runtime could not take back must not poison the activity when another one fetches it.
@@ -371,12 +377,12 @@ async fn a_verb_that_fails_for_ten_minutes_poisons_nothing(store: TestStore) {
 
 /// The lock cannot be kept, and what was done under it cannot be stored: the work is done again and again.
 async fn verbs_that_fail_together_with_the_renewals_poison_nothing(store: TestStore) {
-    let together: [&[&str]; 3] = [
-        &["renew/locks", "commit_turn"],
-        &["renew/locks", "settle_work/end"],
-        &["renew/locks", "commit_turn", "read_execution"],
+    let together: [(&[&str], Duration); 3] = [
+        (&["renew/locks", "commit_turn"], LONG_ACTIVITY),
+        (&["renew/locks", "settle_work/end"], SHORT_ACTIVITY),
+        (&["renew/locks", "commit_turn", "read_execution"], LONG_ACTIVITY),
     ];
-    for verbs in together {
-        runs_during_an_outage(&store, verbs, Duration::from_secs(600)).await;
+    for (verbs, takes) in together {
+        runs_of("Test", takes, &store, verbs, Duration::from_secs(600)).await;
     }
 }
