@@ -15,6 +15,10 @@ pub const MAX_TAG_NAME_BYTES: usize = 256;
 /// longer by its suffix.
 pub const MAX_NAME_BYTES: usize = 1_024;
 
+/// Longest instance id in bytes with the suffixes of generated child ids: room for more than a thousand generations, and too
+/// little to fill a queue with ids that look generated.
+pub const MAX_INSTANCE_ID_BYTES: usize = 16 * 1_024;
+
 /// Most keys an instance's key-value store may hold: the store is loaded with every cold turn.
 pub const MAX_KV_KEYS: usize = 150;
 
@@ -83,11 +87,13 @@ pub(crate) struct PayloadTooLarge {
 impl PayloadTooLarge {
     const BEFORE_BYTES: &str = "Payload size (";
     const BEFORE_MAX: &str = " bytes) exceeds limit (";
-    const AFTER_MAX: &str = " bytes); see the provider option payload_bytes_max";
+    const AFTER_MAX: &str = " bytes)";
+    const HINT: &str = "; see the provider option payload_bytes_max";
 
-    /// Reads the recorded text; `None` for any other text.
+    /// Reads the recorded text, also without the hint at its end; `None` for any other text.
     pub(crate) fn from_recorded(text: &str) -> Option<Self> {
-        let (_what, sizes) = text.strip_suffix(Self::AFTER_MAX)?.rsplit_once(Self::BEFORE_BYTES)?;
+        let sizes = text.strip_suffix(Self::HINT).unwrap_or(text).strip_suffix(Self::AFTER_MAX)?;
+        let (_what, sizes) = sizes.rsplit_once(Self::BEFORE_BYTES)?;
         let (bytes, max) = sizes.split_once(Self::BEFORE_MAX)?;
         Some(Self { bytes: bytes.parse().ok()?, max: max.parse().ok()? })
     }
@@ -96,7 +102,7 @@ impl PayloadTooLarge {
 impl fmt::Display for PayloadTooLarge {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { bytes, max } = self;
-        write!(f, "{}{bytes}{}{max}{}", Self::BEFORE_BYTES, Self::BEFORE_MAX, Self::AFTER_MAX)
+        write!(f, "{}{bytes}{}{max}{}{}", Self::BEFORE_BYTES, Self::BEFORE_MAX, Self::AFTER_MAX, Self::HINT)
     }
 }
 
@@ -110,6 +116,8 @@ mod tests {
         for what in ["input of activity Pack", "", "input of activity Payload size (7 bytes)"] {
             assert_eq!(PayloadTooLarge::from_recorded(&payload_too_large(what, 9, 8)), Some(written));
         }
+        let without_hint = "Payload size (9 bytes) exceeds limit (8 bytes)";
+        assert_eq!(PayloadTooLarge::from_recorded(without_hint), Some(written));
         for other in
             ["", "Payload size (", "Payload size (9 bytes) exceeds limit", "Payload size of the parcel"]
         {

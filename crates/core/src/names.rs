@@ -1,6 +1,6 @@
 //! Which instance ids and names are accepted.
 
-use crate::limits::MAX_NAME_BYTES;
+use crate::limits::{MAX_INSTANCE_ID_BYTES, MAX_NAME_BYTES};
 
 /// Fails if an instance id or a name is empty, too long or contains a control character. `what` says whose it is, as in
 /// `instance id` or `activity name`.
@@ -35,7 +35,7 @@ pub fn check_name(what: &str, name: &str) -> Result<(), String> {
 }
 
 /// [`check_name`] for the id of any instance, children included: a generated id is the id of the parent and a suffix that
-/// does not count.
+/// does not count, up to [`MAX_INSTANCE_ID_BYTES`] in all.
 ///
 /// ```
 /// use everturn_core::check_instance_id;
@@ -44,11 +44,19 @@ pub fn check_name(what: &str, name: &str) -> Result<(), String> {
 /// assert_eq!(check_instance_id(&format!("{longest}::sub::2::sub::1_3")), Ok(()));
 /// assert!(check_instance_id(&format!("{longest}x::sub::2")).is_err());
 /// assert!(check_instance_id("::sub::2").is_err());
+/// assert!(check_instance_id(&format!("order{}", "::sub::1".repeat(10_000))).is_err());
 /// ```
 ///
 /// # Errors
 /// As [`check_name`].
 pub fn check_instance_id(id: &str) -> Result<(), String> {
+    if id.len() > MAX_INSTANCE_ID_BYTES {
+        return Err(format!(
+            "instance id has {} bytes, the limit with the suffixes of its parents is {MAX_INSTANCE_ID_BYTES}: use a \
+             shorter one and put the rest into the payload",
+            id.len()
+        ));
+    }
     let mut root = id;
     while let Some((parent, suffix)) = root.rsplit_once("::sub::") {
         if suffix.is_empty() || !suffix.bytes().all(|byte| byte.is_ascii_digit() || byte == b'_') {

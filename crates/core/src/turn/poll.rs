@@ -1,5 +1,6 @@
 //! Polling the code.
 
+use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::{Context, Poll};
 
@@ -58,17 +59,30 @@ impl Execution {
             Some(output)
         }));
         self.self_wake.end_poll();
-        let mut state = self.shared.lock();
-        state.polling = false;
-        self.emitted.extend(std::mem::take(&mut state.emitted));
-        if state.turn_limit_hit {
+        let is_over_limit = {
+            let mut state = self.shared.lock();
+            state.polling = false;
+            self.emitted.extend(std::mem::take(&mut state.emitted));
+            state.turn_limit_hit
+        };
+        // The lock is released: what the code panicked with may own durable futures, and dropping those takes it.
+        let polled = polled.map_err(describe_panic);
+        if is_over_limit {
             return Err(turn_limit());
         }
-        self.output = polled.map_err(|panic| {
-            let text = panic_text(panic.as_ref()).unwrap_or("orchestration panicked");
-            ErrorDetails::application(AppErrorKind::Panicked, text)
-        })?;
+        self.output = polled?;
         self.must_poll = self.output.is_none() && self.self_wake.is_woken();
         Ok(())
     }
+}
+
+/// The failure of code that panicked. What it panicked with is dropped here, and a panic of that is ignored.
+fn describe_panic(panic: Box<dyn Any + Send>) -> ErrorDetails {
+    let text = panic_text(panic.as_ref()).unwrap_or("orchestration panicked");
+    let details = ErrorDetails::application(AppErrorKind::Panicked, text);
+    if let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
+        // Its destructor may panic as well.
+        std::mem::forget(second);
+    }
+    details
 }

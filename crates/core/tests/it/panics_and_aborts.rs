@@ -1,7 +1,7 @@
 //! Panics and failures that end a turn early.
 
 use everturn_core::turn::{TurnOutcome, panic_text};
-use everturn_core::{AppErrorKind, ErrorDetails};
+use everturn_core::{AppErrorKind, ErrorDetails, OrchestrationContext};
 
 use crate::harness::{
     Harness, activity_completed, activity_failed_with, child_failed, infrastructure, outcome_of,
@@ -30,6 +30,22 @@ fn panic_with_another_payload_has_a_text_of_its_own() {
         panicked("orchestration panicked")
     );
     assert_eq!(panic_text(&42), None);
+}
+
+#[test]
+fn panic_may_carry_what_uses_the_context_when_it_is_dropped() {
+    struct PanicsOnDrop;
+    impl Drop for PanicsOnDrop {
+        fn drop(&mut self) {
+            std::panic::panic_any(Self);
+        }
+    }
+    let own_text = panicked("orchestration panicked");
+    let with_future = |ctx: OrchestrationContext, _| async move {
+        std::panic::panic_any(ctx.schedule_activity("A", ""));
+    };
+    assert_eq!(outcome_of(with_future), own_text);
+    assert_eq!(outcome_of(|_, _| async move { std::panic::panic_any(PanicsOnDrop) }), own_text);
 }
 
 #[test]

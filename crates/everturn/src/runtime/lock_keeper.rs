@@ -19,6 +19,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::future::pending;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -83,6 +84,8 @@ struct KeptLocks {
     asleep_until: Option<Instant>,
     /// Whether a renewal that the store answers late may have been made in time.
     late_renewals: bool,
+    /// Locks that were lost and whose holders are not signalled yet.
+    lost: Vec<CancellationToken>,
 }
 
 struct KeptLock {
@@ -124,6 +127,11 @@ impl LockGuard {
     /// Returns when the lock is lost.
     pub(crate) async fn lost(&self) {
         self.lost.cancelled().await;
+    }
+
+    /// Returns true if the lock is lost, for whatever reason.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.lost.is_cancelled()
     }
 
     /// Returns true if the lock is lost only because it could not be renewed. The store may still count it as held.
@@ -200,7 +208,7 @@ impl LockKeeper {
     /// Renews the locks that are due, until this future is dropped.
     pub(crate) async fn run(self, store: Arc<dyn Store>) {
         let mut calls = RenewalCalls::default();
-        self.locks().late_renewals = store.supports(Feature::LateRenewals);
+        self.locks().begin(store.supports(Feature::LateRenewals), Instant::now());
         loop {
             let now = Instant::now();
             let wake_at = {
@@ -212,11 +220,24 @@ impl LockKeeper {
                 calls.cancel_unless(|id| locks.by_id.contains_key(&id));
                 locks.next_wake()
             };
+            self.signal_lost();
             tokio::select! {
                 biased;
                 answered = calls.next() => self.locks().settle_all(answered),
                 () = self.0.due_earlier.notified() => {}
                 () = wait_until(wake_at) => {}
+            }
+        }
+    }
+
+    /// Signals the holders of lost locks. The mutex is released, because this runs wakers of the user's code; one that panics
+    /// must not keep the other locks from being renewed.
+    fn signal_lost(&self) {
+        let lost = std::mem::take(&mut self.locks().lost);
+        for lock in lost {
+            if catch_unwind(AssertUnwindSafe(|| lock.cancel())).is_err() {
+                tracing::warn!(target: "everturn::runtime::worker",
+                    "a waker of an activity panicked while its cancellation was signalled; the activity may not notice it");
             }
         }
     }
@@ -244,6 +265,19 @@ impl KeptLocks {
     fn next_wake(&mut self) -> Option<Instant> {
         self.asleep_until = self.due.first().map(|(due_at, _)| *due_at);
         self.asleep_until
+    }
+
+    /// Prepares for a task that has no renewals under way. Those of a task before it, which has panicked, are sent again.
+    fn begin(&mut self, late_renewals: bool, now: Instant) {
+        self.late_renewals = late_renewals;
+        let unanswered: Vec<u64> =
+            self.by_id.iter().filter(|(_, held)| held.under_way).map(|(id, _)| *id).collect();
+        for id in unanswered {
+            if let Some(held) = self.by_id.get_mut(&id) {
+                held.under_way = false;
+            }
+            self.set_due(id, now);
+        }
     }
 
     /// The renewals that are due at `now`. Gives up locks whose renewal was not answered for too long.
@@ -325,7 +359,7 @@ impl KeptLocks {
         if let Some(held) = self.remove(id) {
             tracing::debug!(target: "everturn::runtime::worker", lock_token = %held.token, error = why,
                 "lock lost; its work is cancelled");
-            held.lost.cancel();
+            self.lost.push(held.lost);
         }
     }
 }

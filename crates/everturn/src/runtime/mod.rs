@@ -23,6 +23,7 @@ mod retrying;
 mod runtime;
 mod session_budget;
 mod session_leases;
+mod shared_by_store;
 mod shutdown;
 mod sweeper;
 mod system_activities;

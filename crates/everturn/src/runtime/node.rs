@@ -60,6 +60,7 @@ impl Node {
         });
         Self {
             running: RunningActivities::on(store.identity()),
+            uncounted: UncountedAttempts::on(store.identity()),
             store,
             orchestrations,
             activities,
@@ -69,7 +70,6 @@ impl Node {
             supported_range,
             locks: LockKeeper::default(),
             unfinished: UnfinishedWork::default(),
-            uncounted: UncountedAttempts::default(),
             warm: WarmCache::new(options.warm_instances_max, options.warm_bytes_max),
             deferred_drops,
             sessions: SessionBudget::new(options.max_sessions_per_runtime),

@@ -6,24 +6,72 @@ use std::time::Duration;
 use everturn_provider::ProviderError;
 use tokio::time::{Instant, sleep};
 
+use super::deadline::after;
+use super::lock_keeper::LockGuard;
+
 /// Wait before the first retry.
 const RETRY_MIN: Duration = Duration::from_millis(10);
-/// Longest wait before a retry.
+/// Longest wait before a retry while a failure is young.
 const RETRY_MAX: Duration = Duration::from_millis(160);
+/// A failure that has lasted this long is retried less often.
+const LONG_FAILURE: Duration = Duration::from_secs(10);
+/// Longest wait before a retry of a long failure.
+const RETRY_OF_LONG_FAILURE_MAX: Duration = Duration::from_secs(1);
+/// How long a call is retried while its lock is renewed. A store that renews locks works: what fails then is not the store,
+/// but a row of this instance, and its holder must serve other instances.
+const RETRIED_UNDER_LOCK_MAX: Duration = Duration::from_secs(600);
+
+/// Delay before work is offered again that failed for so long although its lock was renewed.
+pub(crate) const AFTER_LONG_FAILURE: Duration = Duration::from_secs(60);
 
 /// The waits between retries. They double up to a limit.
-pub(crate) struct RetryBackoff(Duration);
+struct RetryBackoff {
+    wait: Duration,
+    /// The sum of all waits.
+    waited: Duration,
+}
 
 impl RetryBackoff {
-    pub(crate) fn new() -> Self {
-        Self(RETRY_MIN)
+    fn new() -> Self {
+        Self { wait: RETRY_MIN, waited: Duration::ZERO }
     }
 
     /// How long to wait before the next retry.
-    pub(crate) fn next_wait(&mut self) -> Duration {
-        let wait = self.0;
-        self.0 = (wait * 2).min(RETRY_MAX);
+    fn next_wait(&mut self) -> Duration {
+        let wait = self.wait;
+        self.waited += wait;
+        let longest = if self.waited < LONG_FAILURE { RETRY_MAX } else { RETRY_OF_LONG_FAILURE_MAX };
+        self.wait = (wait * 2).min(longest);
         wait
+    }
+}
+
+/// Makes a call until it succeeds, fails with an error that `may_pass` refuses, the lock is lost, or it has failed for
+/// [`RETRIED_UNDER_LOCK_MAX`]. Returns the last error then. `on_retry` is called with each error that is retried and the wait
+/// before the retry.
+pub(crate) async fn retry_while_locked<T, F>(
+    lock: &LockGuard,
+    may_pass: impl Fn(&ProviderError) -> bool,
+    mut on_retry: impl FnMut(&ProviderError, Duration),
+    mut call: impl FnMut() -> F,
+) -> Result<T, ProviderError>
+where
+    F: Future<Output = Result<T, ProviderError>>,
+{
+    let mut backoff = RetryBackoff::new();
+    let retried_until = after(Instant::now(), RETRIED_UNDER_LOCK_MAX);
+    loop {
+        let error = match call().await {
+            Err(error) if may_pass(&error) && Instant::now() < retried_until => error,
+            answer => return answer,
+        };
+        let wait = backoff.next_wait();
+        on_retry(&error, wait);
+        tokio::select! {
+            biased;
+            () = lock.lost() => return Err(error),
+            () = sleep(wait) => {}
+        }
     }
 }
 
@@ -52,10 +100,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_double_up_to_a_sixth_of_a_second() {
+    fn waits_double_up_to_a_sixth_of_a_second_and_after_ten_seconds_to_one() {
         let mut backoff = RetryBackoff::new();
         let waits: Vec<u128> = (0..6).map(|_| backoff.next_wait().as_millis()).collect();
         assert_eq!(waits, [10, 20, 40, 80, 160, 160]);
+        while backoff.waited < LONG_FAILURE {
+            assert_eq!(backoff.next_wait(), RETRY_MAX);
+        }
+        let waits: Vec<u128> = (0..4).map(|_| backoff.next_wait().as_millis()).collect();
+        assert_eq!(waits, [320, 640, 1_000, 1_000]);
     }
 
     #[tokio::test(start_paused = true)]

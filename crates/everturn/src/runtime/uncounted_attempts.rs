@@ -1,13 +1,16 @@
 //! Attempts that the store counted although the work was not at fault.
 //!
 //! When a lock is lost to an outage of the store, the attempt is taken back with the abandoned lock. During a longer outage
-//! abandoning fails too: the lock expires, and the stored count is one too high. This runtime remembers such attempts and
-//! subtracts them when it fetches the work again, so that no outage ends in poison.
+//! abandoning fails too: the lock expires, and the stored count is one too high. The runtimes of this process on that store
+//! remember such attempts and subtract them when one of them fetches the work again, so that no outage ends in poison.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use everturn_core::limits::MAX_UNCOUNTED_ATTEMPTS;
+use everturn_provider::store::StoreIdentity;
+
+use super::shared_by_store::SharedByStore;
 
 /// What is fetched: the messages of an instance, or one activity.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -29,7 +32,15 @@ struct UncountedByKey {
     by_age: VecDeque<AttemptKey>,
 }
 
+/// The attempts that do not count, by their store.
+static BY_STORE: SharedByStore<Mutex<UncountedByKey>> = SharedByStore::new();
+
 impl UncountedAttempts {
+    /// Those of all runtimes of this process on that store. A store without identity shares them with no other.
+    pub(crate) fn on(store: Option<StoreIdentity>) -> Self {
+        Self(BY_STORE.of(store))
+    }
+
     /// The last attempt does not count, and the store could not be told.
     pub(crate) fn note(&self, key: AttemptKey) {
         let mut uncounted = self.uncounted();

@@ -24,10 +24,13 @@ on_every_store_in_paused_time!(
     a_verb_that_fails_for_ten_minutes_poisons_nothing,
     verbs_that_fail_together_with_the_renewals_poison_nothing,
     attempts_that_cannot_be_taken_back_do_not_count,
+    attempts_that_cannot_be_taken_back_do_not_count_whichever_runtime_fetches_next,
+    an_outcome_that_cannot_be_stored_for_hours_poisons_nothing,
+    a_turn_that_cannot_be_committed_for_hours_leaves_its_place_to_others_and_poisons_nothing,
 );
 
 /// Longer than any test lets a store fail, in paused time.
-const END_MAX: Duration = Duration::from_secs(3_600);
+const END_MAX: Duration = Duration::from_secs(6 * 3_600);
 /// The verbs of `Store` that a healthy runtime and its clients call, as the tampering store names them.
 const VERBS: [&str; 10] = [
     "fetch_turns",
@@ -257,18 +260,24 @@ async fn shutdowns_during_a_turn_never_poison_it(store: TestStore) {
     node.runtime.shutdown(None).await;
 }
 
-/// Runs an instance whose activity takes 40 s, longer than its lock of 30 s. Its activity begins, then `verbs` fail.
+/// Longer than the lock of an activity, which is 30 s.
+const LONG_ACTIVITY: Duration = Duration::from_secs(40);
+/// Ends while its lock is held, even if that is not renewed.
+const SHORT_ACTIVITY: Duration = Duration::from_secs(20);
+
+/// Runs an instance with a long activity. Its activity begins, then `verbs` fail.
 async fn runs_during_an_outage(store: &TestStore, verbs: &'static [&'static str], lasts: Duration) -> usize {
-    runs_of("Test", store, verbs, lasts).await
+    runs_of("Test", LONG_ACTIVITY, store, verbs, lasts).await
 }
 
 async fn runs_of(
     orchestration: &str,
+    takes: Duration,
     store: &TestStore,
     verbs: &'static [&'static str],
     lasts: Duration,
 ) -> usize {
-    let activity = CountedActivity::taking(Duration::from_secs(40));
+    let activity = CountedActivity::taking(takes);
     let (failing, begin) = failing_for(store, verbs, disk_error, lasts);
     // Not the default, so that the times below hold in a stress run, too.
     let options = RuntimeOptions { worker_lock_timeout: Duration::from_millis(30_001), ..options() };
@@ -288,10 +297,9 @@ async fn runs_of(
     let output = output_of(&node, &instance).await;
     assert!(output == "4!" || output == "done", "{instance}: {output}");
     let failures = failing.failures();
-    assert!(
-        verbs.iter().any(|verb| failures.contains(verb)),
-        "{instance}: nothing was called while it failed"
-    );
+    for verb in verbs {
+        assert!(failures.contains(verb), "{instance}: {verb} was not called while it failed");
+    }
     node.runtime.shutdown(None).await;
     activity.runs()
 }
@@ -299,7 +307,57 @@ async fn runs_of(
 /// The lock can neither be kept nor abandoned, so the store counts an attempt each time. No session holds the activity back.
 async fn attempts_that_cannot_be_taken_back_do_not_count(store: TestStore) {
     let verbs: &[&str] = &["renew/locks", "settle_work/abandon"];
-    runs_of("WithoutSession", &store, verbs, Duration::from_secs(900)).await;
+    runs_of("WithoutSession", LONG_ACTIVITY, &store, verbs, Duration::from_secs(900)).await;
+}
+
+/// The attempts that one runtime could not take back must not poison the activity when another one fetches it.
+async fn attempts_that_cannot_be_taken_back_do_not_count_whichever_runtime_fetches_next(store: TestStore) {
+    let activity = CountedActivity::taking(Duration::from_secs(40));
+    let verbs: &[&str] = &["renew/locks", "settle_work/abandon"];
+    let (failing, begin) = failing_for(&store, verbs, disk_error, Duration::from_secs(1_200));
+    let options = RuntimeOptions { worker_lock_timeout: Duration::from_millis(30_001), ..options() };
+    let start_node =
+        || NodeUnderTest::start(failing.clone(), activity.activities(), orchestrations(), options.clone());
+    let (one, other) = (start_node().await, start_node().await);
+    one.client.start_orchestration("i", "WithoutSession", "").await.unwrap();
+    activity.begins().await;
+    begin.add_permits(1);
+    assert_eq!(output_of(&one, "i").await, "done");
+    let attempts = RuntimeOptions::default().max_attempts as usize;
+    assert!(activity.runs() > 2 * attempts, "both runtimes should have tried: {} runs", activity.runs());
+    one.runtime.shutdown(None).await;
+    other.runtime.shutdown(None).await;
+}
+
+async fn an_outcome_that_cannot_be_stored_for_hours_poisons_nothing(store: TestStore) {
+    let activity = CountedActivity::taking(Duration::from_secs(1));
+    let (failing, begin) =
+        failing_for(&store, &["settle_work/end"], disk_error, Duration::from_secs(3 * 3_600));
+    let node =
+        NodeUnderTest::start(failing.clone(), activity.activities(), orchestrations(), options()).await;
+    start_as(&node, "i", "WithoutSession").await;
+    activity.begins().await;
+    begin.add_permits(1);
+    assert_eq!(output_of(&node, "i").await, "done");
+    let attempts = RuntimeOptions::default().max_attempts as usize;
+    assert!(activity.runs() > attempts, "the slot should serve others in between: {} runs", activity.runs());
+    node.runtime.shutdown(None).await;
+}
+
+async fn a_turn_that_cannot_be_committed_for_hours_leaves_its_place_to_others_and_poisons_nothing(
+    store: TestStore,
+) {
+    let activity = CountedActivity::taking(Duration::from_secs(1));
+    let (failing, begin) = failing_for(&store, &["commit_turn"], disk_error, Duration::from_secs(3 * 3_600));
+    let node =
+        NodeUnderTest::start(failing.clone(), activity.activities(), orchestrations(), options()).await;
+    begin.add_permits(1);
+    start_as(&node, "i", "WithoutSession").await;
+    assert_eq!(output_of(&node, "i").await, "done");
+    let attempts = RuntimeOptions::default().max_attempts as usize;
+    let abandoned = failing.count("abandon_turn");
+    assert!(abandoned > attempts, "its lock should be abandoned from time to time: {abandoned} times");
+    node.runtime.shutdown(None).await;
 }
 
 async fn a_verb_that_fails_for_three_seconds_repeats_no_activity(store: TestStore) {
@@ -319,12 +377,12 @@ async fn a_verb_that_fails_for_ten_minutes_poisons_nothing(store: TestStore) {
 
 /// The lock cannot be kept, and what was done under it cannot be stored: the work is done again and again.
 async fn verbs_that_fail_together_with_the_renewals_poison_nothing(store: TestStore) {
-    let together: [&[&str]; 3] = [
-        &["renew/locks", "commit_turn"],
-        &["renew/locks", "settle_work/end"],
-        &["renew/locks", "read_execution"],
+    let together: [(&[&str], Duration); 3] = [
+        (&["renew/locks", "commit_turn"], LONG_ACTIVITY),
+        (&["renew/locks", "settle_work/end"], SHORT_ACTIVITY),
+        (&["renew/locks", "commit_turn", "read_execution"], LONG_ACTIVITY),
     ];
-    for verbs in together {
-        runs_during_an_outage(&store, verbs, Duration::from_secs(600)).await;
+    for (verbs, takes) in together {
+        runs_of("Test", takes, &store, verbs, Duration::from_secs(600)).await;
     }
 }

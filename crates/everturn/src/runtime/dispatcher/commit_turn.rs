@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use everturn_core::turn::CancelledChild;
 use everturn_core::{Event, WorkItem};
@@ -10,7 +11,7 @@ use everturn_provider::store::{
 };
 use everturn_provider::{ProviderError, ScheduledActivityIdentifier};
 
-use super::super::retrying::RetryBackoff;
+use super::super::retrying::retry_while_locked;
 use super::super::warm_cache::CheckInSlot;
 use super::super::worker::running::RunningActivities;
 use super::execution_update::update_of_delta;
@@ -33,7 +34,7 @@ pub(super) struct TurnEffects {
 pub(super) enum TurnCommitOutcome {
     /// The turn is durable.
     Durable,
-    /// The store failed until the lock was lost, or the history has moved on: the turn is taken again.
+    /// The store failed until the lock was lost or for too long, or the history has moved on: the turn is taken again.
     GivenUp(ProviderError),
     /// The store will never accept this turn.
     Refused(ProviderError),
@@ -99,44 +100,34 @@ impl LockedInstance<'_> {
         message.with_notes(MessageNotes::of_parents_cancel(call))
     }
 
-    /// Tries a commit until it is durable, refused, or the lock is lost.
+    /// Tries a commit until it is durable, refused, has failed for too long, or the lock is lost.
     ///
     /// An error does not prove that nothing was written: a commit that was tried before may itself be the reason why it
     /// is refused now, so the store is asked for it.
     async fn commit_while_locked(&self, commit: &TurnCommit, after: &AfterCommit) -> TurnCommitOutcome {
         let store = self.node.store.as_ref();
-        let mut backoff = RetryBackoff::new();
         let mut in_doubt = false;
-        loop {
-            let error = match store.commit_turn(commit).await {
-                Ok(()) => return TurnCommitOutcome::Durable,
-                Err(_) if after.is_durable() => return TurnCommitOutcome::Durable,
-                Err(error) => error,
-            };
-            if !error.is_retryable() {
-                if in_doubt && is_stored(store, commit).await {
-                    return TurnCommitOutcome::Durable;
-                }
-                let is_given_up = error.is_lock_lost() || error.is_history_moved();
-                return if is_given_up {
-                    TurnCommitOutcome::GivenUp(error)
-                } else {
-                    TurnCommitOutcome::Refused(error)
-                };
-            }
+        let warn = |error: &ProviderError, wait: Duration| {
             in_doubt = true;
-            let wait = backoff.next_wait();
             tracing::warn!(target: "everturn::runtime", instance_id = %self.instance,
                 execution_id = %commit.execution_id, %error, retry_in_ms = wait.as_millis() as u64,
                 "committing a turn failed; retrying while its lock is held");
-            tokio::select! {
-                biased;
-                () = self.lock.lost() => {
-                    let stored = after.is_durable() || is_stored(store, commit).await;
-                    return if stored { TurnCommitOutcome::Durable } else { TurnCommitOutcome::GivenUp(error) };
-                }
-                () = tokio::time::sleep(wait) => {}
+        };
+        let call = || async {
+            match store.commit_turn(commit).await {
+                Err(_) if after.is_durable() => Ok(()),
+                answer => answer,
             }
+        };
+        let committed = retry_while_locked(&self.lock, ProviderError::is_retryable, warn, call).await;
+        let Err(error) = committed else { return TurnCommitOutcome::Durable };
+        in_doubt |= error.is_retryable();
+        if after.is_durable() || (in_doubt && is_stored(store, commit).await) {
+            TurnCommitOutcome::Durable
+        } else if error.is_retryable() || error.is_lock_lost() || error.is_history_moved() {
+            TurnCommitOutcome::GivenUp(error)
+        } else {
+            TurnCommitOutcome::Refused(error)
         }
     }
 }

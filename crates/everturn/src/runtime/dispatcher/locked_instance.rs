@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::super::lock_keeper::{LockGuard, LockTerms};
 use super::super::node::Node;
-use super::super::retrying::{RetryBackoff, retrying};
+use super::super::retrying::{AFTER_LONG_FAILURE, retry_while_locked, retrying};
 use super::super::uncounted_attempts::AttemptKey;
 use super::commit_turn::{TurnCommitOutcome, TurnEffects};
 
@@ -49,9 +49,15 @@ impl<'a> LockedInstance<'a> {
         }
     }
 
-    /// Abandons the lock: the messages return to the queue.
+    /// Abandons the lock: the messages return to the queue. If the store cannot take the attempt back although it should, the
+    /// runtime remembers that it does not count.
     pub(super) async fn abandon(self, delay: Option<Duration>, ignore_attempt: bool) {
-        abandon_turn(self.node, &self.lock_token, delay, ignore_attempt).await;
+        let abandon =
+            TurnAbandon::new(&self.lock_token).with_delay(delay).with_ignored_attempt(ignore_attempt);
+        let abandoned = send_abandon(self.node, &abandon).await;
+        if abandoned.is_err() && ignore_attempt {
+            self.node.uncounted.note(turn_key(&self.instance));
+        }
     }
 
     /// Abandons the lock because this runtime lacks the handler. A store that cannot look for another runtime that has it
@@ -81,36 +87,23 @@ impl<'a> LockedInstance<'a> {
         self.retry_while_locked(|| self.node.store.read_execution(&read)).await.map(|stored| stored.history)
     }
 
-    /// Makes a call until it succeeds, fails with a permanent error, or the lock is lost. Returns the last error then.
+    /// Makes a call until it succeeds, fails with a permanent error, fails for too long, or the lock is lost. Returns the last
+    /// error then.
     pub(super) async fn retry_while_locked<T, F>(&self, call: impl Fn() -> F) -> Result<T, ProviderError>
     where
         F: Future<Output = Result<T, ProviderError>>,
     {
-        let mut backoff = RetryBackoff::new();
-        loop {
-            let error = match call().await {
-                Err(error) if error.is_retryable() => error,
-                answer => return answer,
-            };
-            tokio::select! {
-                biased;
-                () = self.lock.lost() => return Err(error),
-                () = tokio::time::sleep(backoff.next_wait()) => {}
-            }
-        }
+        retry_while_locked(&self.lock, ProviderError::is_retryable, |_, _| {}, call).await
     }
 
     /// Logs that the turn was not committed because the store failed, the lock is lost or the history moved on. Abandons
     /// the lock if the store may still count it as held. None of this is the turn's fault, so the attempt is taken back.
     pub(super) async fn give_up(self, execution_id: u64, error: &ProviderError) {
         self.warn_not_committed(execution_id, error);
-        if !error.is_history_moved() && !self.lock.is_given_up() {
-            return;
-        }
-        let (node, key) = (self.node, turn_key(&self.instance));
-        let abandon = TurnAbandon::new(&self.lock_token).with_ignored_attempt(true);
-        if send_abandon(node, &abandon).await.is_err() {
-            node.uncounted.note(key);
+        if error.is_history_moved() || self.lock.is_given_up() {
+            self.abandon(None, true).await;
+        } else if error.is_retryable() && !self.lock.is_lost() {
+            self.abandon(Some(AFTER_LONG_FAILURE), true).await;
         }
     }
 
@@ -126,16 +119,12 @@ impl<'a> LockedInstance<'a> {
     }
 }
 
-/// Abandons the lock of a fetched turn. If that fails, the lock expires instead.
-pub(super) async fn abandon_turn(
-    node: &Node,
-    lock_token: &str,
-    delay: Option<Duration>,
-    ignore_attempt: bool,
-) {
-    let abandon = TurnAbandon::new(lock_token).with_delay(delay).with_ignored_attempt(ignore_attempt);
-    // The failure is logged, and costs one attempt.
-    send_abandon(node, &abandon).await.ok();
+/// Abandons the lock of a fetched turn that was not begun. If that fails, the lock expires instead.
+pub(super) async fn abandon_unbegun(node: &Node, turn: FetchedTurn) {
+    let abandon = TurnAbandon::new(&turn.lock_token).with_ignored_attempt(true);
+    if send_abandon(node, &abandon).await.is_err() {
+        node.uncounted.note(turn_key(&turn.item.instance));
+    }
 }
 
 async fn send_abandon(node: &Node, abandon: &TurnAbandon) -> Result<(), ProviderError> {

@@ -37,7 +37,7 @@ use super::pacing::FetchPace;
 use super::unfinished_work::WorkUnderWay;
 use decision::{Decision, decide};
 use in_flight::InFlightTurns;
-use locked_instance::{LockedInstance, abandon_turn};
+use locked_instance::{LockedInstance, abandon_unbegun};
 use record_poison::record_poison;
 use run_turn::run_turn;
 
@@ -71,7 +71,7 @@ pub(crate) async fn run_slot(node: Arc<Node>, slot: usize, stop: CancellationTok
                 for turn in turns {
                     let under_way = begin(&node, &turn);
                     // Nothing of it has run, so the attempt does not count.
-                    in_flight.beside(abandon_turn(&node, &turn.lock_token, None, true)).await;
+                    in_flight.beside(abandon_unbegun(&node, turn)).await;
                     under_way.finished();
                 }
             }

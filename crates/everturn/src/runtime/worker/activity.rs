@@ -3,7 +3,6 @@
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use everturn_core::limits::payload_too_large;
 use everturn_core::{ErrorDetails, WorkItem};
@@ -15,14 +14,13 @@ use tokio_util::sync::CancellationToken;
 use super::super::activity_context::{ActivityContext, ActivityInvocation};
 use super::super::activity_handler::ActivityHandler;
 use super::super::lock_keeper::LockGuard;
+use super::super::retrying::AFTER_LONG_FAILURE;
 use super::super::uncounted_attempts::AttemptKey;
 use super::invocation::{InvocationEnd, InvocationLimits, invoke};
 use super::settling::{Attempt, WorkLabel};
 use super::{SHORT_DELAY, WorkerSlot, report};
 use crate::client::Client;
 
-/// Delay before an activity is offered again whose outcome could not be stored for long although its lock was renewed.
-const AFTER_FAILURES: Duration = Duration::from_secs(60);
 /// Name and version of an orchestration that is not known.
 const UNKNOWN: &str = "unknown";
 
@@ -104,12 +102,13 @@ impl WorkerSlot {
         let on_cancel = || report::grace_begins(self, item, grace);
         let limits =
             InvocationLimits { instance_id: &item.instance, cancelled, grace, on_cancel: &on_cancel };
-        let end = if cancelled.is_cancelled() {
-            InvocationEnd::Cancelled
-        } else {
-            let invocation = invoke(&self.alive, handler, context, input, limits);
-            self.until_end_or_given_up(&work, invocation).await
+        let invocation = async {
+            if cancelled.is_cancelled() {
+                return InvocationEnd::Cancelled;
+            }
+            invoke(&self.alive, handler, context, input, limits).await
         };
+        let end = self.until_end_or_given_up(&work, invocation).await;
         drop(running);
         match end {
             InvocationEnd::Returned(result) => self.store_outcome(&work, result, began).await,
@@ -206,13 +205,12 @@ impl WorkerSlot {
 
     /// Abandons the lock of an activity whose outcome was not stored, if the store may still count it as held.
     pub(super) async fn abandon_unsettled(&self, work: &LockedWork, error: &ProviderError) {
-        if error.is_lock_lost() {
-            return;
-        }
         if work.lock.is_given_up() {
             self.abandon_after_outage(&work.item, SHORT_DELAY).await;
+        } else if error.is_lock_lost() || work.lock.is_lost() {
+            // Another worker has it, or its item is gone.
         } else if error.is_retryable() || error.is_damaged() {
-            self.abandon_after_outage(&work.item, AFTER_FAILURES).await;
+            self.abandon_after_outage(&work.item, AFTER_LONG_FAILURE).await;
         } else {
             // What the store refuses for good would run for ever if it did not count. A failure is logged.
             self.abandon(work.item.label(), Some(SHORT_DELAY), Attempt::Counts).await.ok();

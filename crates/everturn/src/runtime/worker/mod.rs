@@ -21,6 +21,7 @@ use super::node::Node;
 use super::pacing::FetchPace;
 use super::poison::is_poison;
 use super::shutdown::SlotAlive;
+use super::uncounted_attempts::AttemptKey;
 use super::unfinished_work::WorkUnderWay;
 use activity::{ActivityItem, LockedWork};
 use settling::{Attempt, WorkLabel};
@@ -147,10 +148,9 @@ impl WorkerSlot {
         let reserve = |session: &String| self.node.sessions.reserve(session);
         let session_place = session_place.or_else(|| session_id.as_ref().and_then(reserve));
         if session_id.is_some() && session_place.is_none() {
-            // A failure is logged; then one attempt too many is counted.
+            let key = AttemptKey::Activity { instance: instance.clone(), execution_id, activity_id: id };
             let label = WorkLabel { lock_token: &token, instance_id: &instance, activity_name: &name };
-            self.abandon(label, Some(SHORT_DELAY), Attempt::TakenBack).await.ok();
-            return;
+            return self.abandon_uncounted(label, Some(SHORT_DELAY), key).await;
         }
         let options = &self.node.options;
         let terms = LockTerms {

@@ -1,13 +1,15 @@
 //! The activities that run in this process, so that a committed cancellation reaches them at once, whichever runtime
 //! commits it.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use everturn_core::limits::MAX_EARLY_CANCELLATIONS;
 use everturn_provider::ScheduledActivityIdentifier;
 use everturn_provider::store::StoreIdentity;
 use tokio_util::sync::CancellationToken;
+
+use super::super::shared_by_store::SharedByStore;
 
 type RunningActivityKey = (String, u64, u64);
 
@@ -15,8 +17,8 @@ type RunningActivityKey = (String, u64, u64);
 #[derive(Clone, Default)]
 pub(crate) struct RunningActivities(Arc<Mutex<RunningTokens>>);
 
-/// The activities under way in this process, by their store. An entry lives as long as a runtime of that store.
-static BY_STORE: Mutex<BTreeMap<StoreIdentity, Weak<Mutex<RunningTokens>>>> = Mutex::new(BTreeMap::new());
+/// The activities under way in this process, by their store.
+static BY_STORE: SharedByStore<Mutex<RunningTokens>> = SharedByStore::new();
 
 #[derive(Default)]
 struct RunningTokens {
@@ -41,15 +43,7 @@ pub(crate) struct RunningGuard {
 impl RunningActivities {
     /// The activities of all runtimes of this process on that store. A store without identity shares them with no other.
     pub(crate) fn on(store: Option<StoreIdentity>) -> Self {
-        let Some(store) = store else { return Self::default() };
-        let mut by_store = BY_STORE.lock().unwrap_or_else(PoisonError::into_inner);
-        by_store.retain(|_, running| running.strong_count() > 0);
-        if let Some(running) = by_store.get(&store).and_then(Weak::upgrade) {
-            return Self(running);
-        }
-        let running = Self::default();
-        by_store.insert(store, Arc::downgrade(&running.0));
-        running
+        Self(BY_STORE.of(store))
     }
 
     /// Registers an activity. `cancelled` is cancelled when a committed turn no longer wants the activity.
@@ -185,14 +179,6 @@ mod tests {
         assert!(!token.is_cancelled(), "another store's activity has the same name");
         RunningActivities::on(Some(one.clone())).cancel(&[named(2)]);
         assert!(token.is_cancelled());
-    }
-
-    #[test]
-    fn the_activities_of_a_store_are_forgotten_with_its_last_runtime() {
-        let store = StoreIdentity::unique();
-        drop(RunningActivities::on(Some(store.clone())));
-        drop(RunningActivities::on(Some(StoreIdentity::unique())));
-        assert!(!BY_STORE.lock().unwrap().contains_key(&store));
     }
 
     #[test]

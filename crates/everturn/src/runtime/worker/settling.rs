@@ -5,16 +5,11 @@ use std::time::Duration;
 use everturn_core::WorkItem;
 use everturn_provider::ProviderError;
 use everturn_provider::store::{HandlerKey, Settlement};
-use tokio::time::{Instant, sleep};
 
-use super::super::deadline::after;
-use super::super::retrying::{RetryBackoff, retrying};
+use super::super::retrying::{retry_while_locked, retrying};
+use super::super::uncounted_attempts::AttemptKey;
 use super::WorkerSlot;
 use super::activity::{ActivityItem, LockedWork};
-
-/// How long a slot tries to store an outcome while its lock is renewed. Then it abandons the activity and serves others: what
-/// fails is not the store, but a row of this instance.
-const STORE_MAX: Duration = Duration::from_secs(600);
 
 /// Whether the attempt that a fetch counted still counts after the activity was abandoned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,29 +48,18 @@ impl WorkerSlot {
         settlement: &Settlement,
         work: &LockedWork,
     ) -> Result<(), ProviderError> {
-        let mut backoff = RetryBackoff::new();
         let mut is_first = true;
-        let tried_until = after(Instant::now(), STORE_MAX);
-        loop {
-            let error = match self.node.store.settle_work(settlement).await {
-                Ok(()) => return Ok(()),
-                Err(error) if Instant::now() >= tried_until => return Err(error),
-                // Damage may be repaired, and is no fault of the activity.
-                Err(error) if error.is_retryable() || error.is_damaged() => error,
-                Err(error) => return Err(error),
-            };
+        let warn = |error: &ProviderError, _| {
             if std::mem::take(&mut is_first) {
                 tracing::warn!(target: "everturn::runtime::worker", worker_id = %self.worker_id,
                     lock_token = %settlement.lock_token, instance_id = %work.item.instance,
                     activity_name = %work.item.name, %error,
                     "storing the outcome of an activity failed; retrying while its lock is held");
             }
-            tokio::select! {
-                biased;
-                () = work.lock.lost() => return Err(error),
-                () = sleep(backoff.next_wait()) => {}
-            }
-        }
+        };
+        // Damage may be repaired, and is no fault of the activity.
+        let may_pass = |error: &ProviderError| error.is_retryable() || error.is_damaged();
+        retry_while_locked(&work.lock, may_pass, warn, || self.node.store.settle_work(settlement)).await
     }
 
     /// Removes a work item from the queue without a completion. If that fails, the item returns when its lock expires.
@@ -99,11 +83,21 @@ impl WorkerSlot {
         self.send_abandon(label, &Settlement::abandon(label.lock_token, delay, taken_back)).await
     }
 
-    /// Abandons the lock of an activity that an outage kept from ending. If the store cannot take the attempt back either,
-    /// this runtime remembers that it does not count.
+    /// Abandons the lock of an activity that an outage kept from ending.
     pub(super) async fn abandon_after_outage(&self, item: &ActivityItem, delay: Duration) {
-        if self.abandon(item.label(), Some(delay), Attempt::TakenBack).await.is_err() {
-            self.node.uncounted.note(item.attempt_key());
+        self.abandon_uncounted(item.label(), Some(delay), item.attempt_key()).await;
+    }
+
+    /// Abandons the lock of an activity and takes its attempt back. If the store cannot, the runtime remembers that it does
+    /// not count.
+    pub(super) async fn abandon_uncounted(
+        &self,
+        label: WorkLabel<'_>,
+        delay: Option<Duration>,
+        key: AttemptKey,
+    ) {
+        if self.abandon(label, delay, Attempt::TakenBack).await.is_err() {
+            self.node.uncounted.note(key);
         }
     }
 
