@@ -85,10 +85,12 @@ fn sampled(workers: &[Worker], all: Vec<MutantName>, order: &MutantsOrder) -> Re
 }
 
 fn result_of(verdicts: &Verdicts, order: &MutantsOrder, seconds: f64) -> TestResult {
-    let (viable, caught) = (verdicts.viable(), verdicts.caught.len());
+    let hung = verdicts.hung.len();
+    let (viable, caught) = (verdicts.viable(), verdicts.caught.len() + hung);
     let counts = [
         ("viable mutants", viable),
         ("mutants caught", caught),
+        ("of them by a test that hangs", hung),
         ("mutants that survived", verdicts.missed.len()),
         ("mutants that do not compile", verdicts.unviable.len()),
     ];

@@ -60,7 +60,7 @@ pub(crate) const MUTATED_CRATES: [MutatedCrate; 4] = [
         package: "everturn-core",
         sources: &["crates/core/src/"],
         tests: &[
-            TestChoice { package: "everturn-core", arguments: &["--lib", "--test", "it"], seconds_max: 60 },
+            TestChoice { package: "everturn-core", arguments: &["--lib", "--test", "it"], seconds_max: 150 },
             ENGINE,
         ],
     },
@@ -71,7 +71,7 @@ pub(crate) const MUTATED_CRATES: [MutatedCrate; 4] = [
             TestChoice {
                 package: "everturn-provider",
                 arguments: &["--lib", "--test", "it", "--", "--test-threads", "8", "--skip", "model::"],
-                seconds_max: 90,
+                seconds_max: 150,
             },
             ENGINE,
         ],

@@ -13,8 +13,10 @@ use super::tests_of_crates::{MUTATED_CRATES, MutatedCrate, TestChoice};
 /// What became of mutants.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Verdicts {
-    /// A test failed, or a test hung until its time was up.
+    /// A test failed.
     pub(crate) caught: Vec<MutantName>,
+    /// A test hung until its time was up.
+    pub(crate) hung: Vec<MutantName>,
     /// All tests passed.
     pub(crate) missed: Vec<MutantName>,
     /// They do not compile.
@@ -23,11 +25,12 @@ pub(crate) struct Verdicts {
 
 impl Verdicts {
     pub(crate) fn viable(&self) -> usize {
-        self.caught.len() + self.missed.len()
+        self.caught.len() + self.hung.len() + self.missed.len()
     }
 
     pub(crate) fn add(&mut self, other: Self) {
         self.caught.extend(other.caught);
+        self.hung.extend(other.hung);
         self.missed.extend(other.missed);
         self.unviable.extend(other.unviable);
     }
@@ -145,11 +148,12 @@ impl Worker {
         }
         let mut verdicts = Verdicts {
             caught: self.read("caught")?,
+            hung: self.read("timeout")?,
             missed: self.read("missed")?,
             unviable: self.read("unviable")?,
         };
-        verdicts.caught.extend(self.read("timeout")?);
-        for each in [&mut verdicts.caught, &mut verdicts.missed, &mut verdicts.unviable] {
+        let Verdicts { caught, hung, missed, unviable } = &mut verdicts;
+        for each in [caught, hung, missed, unviable] {
             each.retain(|name| names.contains(name));
         }
         Ok(verdicts)
