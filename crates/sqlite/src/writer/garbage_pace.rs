@@ -41,8 +41,13 @@ impl GarbagePace {
 impl Writer {
     /// Adds a slice to the next batch, if one is due. If that batch is lost, the list is looked at again later.
     pub(crate) fn sweep_garbage_if_due(&mut self) {
+        if self.refusal().is_some() {
+            // Nothing is removed any more, and the writer need not wake up for it.
+            self.garbage = GarbagePace::default();
+            return;
+        }
         let is_due = self.garbage.until_due(self.db.now()).is_some_and(|left| left.is_zero());
-        if !is_due || self.outage.is_under_way() || self.refusal().is_some() {
+        if !is_due || self.outage.is_under_way() {
             return;
         }
         self.garbage.is_there = false;

@@ -105,3 +105,21 @@ fn a_lost_slice_of_garbage_is_tried_again() {
     let left: i64 = writer.db.conn.query_row("SELECT count(*) FROM history", [], |row| row.get(0)).unwrap();
     assert_eq!(left, 0);
 }
+
+#[test]
+fn a_writer_that_takes_no_more_work_does_not_wake_up_for_garbage() {
+    for only_reads in [false, true] {
+        let mut writer = writer(512);
+        fill(&writer, 2, 2_000);
+        let _answer = call(&mut writer, DeleteInstances { ids: ids(2), force: false });
+        changes(&mut writer);
+        if only_reads {
+            writer.only_read("opened for reading".to_owned());
+        } else {
+            writer.outage.break_with("broken".to_owned());
+        }
+        writer.tick();
+        drive(&mut writer);
+        assert_eq!(writer.next_wake(), None);
+    }
+}
