@@ -328,6 +328,8 @@ impl Writer {
             self.outage.give_up(operation, reason);
         }
         self.fetches.fail_once(reason);
+        // A slice of the garbage may have been among the operations.
+        self.garbage.note(self.db.now());
     }
 
     /// Executes reads and checkpoints. Inside a batch a read would see what is not committed.

@@ -36,6 +36,7 @@ impl Writer {
             self.schedule.hints = WorkHints::ALL;
             self.schedule.forget_looks(self.db.now());
             self.shared.watches.note_foreign_commit();
+            self.garbage.want_look();
         }
         Ok(())
     }

@@ -123,3 +123,20 @@ fn a_writer_that_takes_no_more_work_does_not_wake_up_for_garbage() {
         assert_eq!(writer.next_wake(), None);
     }
 }
+
+#[test]
+fn garbage_that_was_due_while_the_file_was_locked_is_removed_later() {
+    let mut writer = writer(512);
+    fill(&writer, 2, 2_000);
+    let _answer = call(&mut writer, DeleteInstances { ids: ids(2), force: false });
+    changes(&mut writer);
+    writer.tick();
+    writer.sweep_garbage_if_due();
+    writer.fail_waiting_callers("the database is locked by another process");
+    while writer.next_wake().is_some() {
+        writer.tick();
+        drive(&mut writer);
+    }
+    let left: i64 = writer.db.conn.query_row("SELECT count(*) FROM history", [], |row| row.get(0)).unwrap();
+    assert_eq!(left, 0);
+}
