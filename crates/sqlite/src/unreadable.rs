@@ -31,6 +31,8 @@ pub(crate) enum RowPlace {
     Activity(i64),
     /// The index of ready instances, behind the one with this oldest message.
     ReadyBehind(i64),
+    /// The leases of all sessions, where the writer looks at them by itself.
+    Leases,
 }
 
 /// Whether the database could not read what it needed: a bad sector, or a page that makes no sense. SQLite reports some

@@ -76,6 +76,7 @@ impl Writer {
         let (reply, _no_caller) = oneshot::channel();
         self.pending.push(Box::new(PendingOperation::new(SweepGarbage, Some(reply))));
     }
+
     /// Looks whether other processes have left something in the list. Not inside a batch: an error would end its
     /// transaction.
     fn look_for_garbage(&mut self) {

@@ -55,7 +55,7 @@ impl Writer {
         let (select, row) = match place {
             RowPlace::Instance(key) => (NAME_OF_INSTANCE, key),
             RowPlace::Activity(seq) => (INSTANCE_OF_ACTIVITY, seq),
-            RowPlace::Message(_) | RowPlace::ReadyBehind(_) => return None,
+            RowPlace::Message(_) | RowPlace::ReadyBehind(_) | RowPlace::Leases => return None,
         };
         // It is only for the log: an error says as much as no name.
         self.db.conn.prepare_cached(select).ok()?.query_row([row], |row| row.get(0)).ok()

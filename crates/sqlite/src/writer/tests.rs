@@ -30,6 +30,7 @@ use crate::{pragmas, schema};
 mod deferred_expiry;
 mod fair_share;
 mod slices;
+mod unreadable_pages;
 
 /// How long workers hold an activity.
 const LOCK: Duration = Duration::from_secs(30);
