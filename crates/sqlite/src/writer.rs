@@ -233,14 +233,15 @@ impl Writer {
         self.shared.idle.store(idle, Ordering::SeqCst);
         let look = self.others.look_interval(self.db.clock.monotonic());
         let garbage = self.garbage.until_due(self.db.now());
+        let put_off = self.outage.until_next(self.db.clock.monotonic());
         if idle {
             let watches = self.others.are_possible() && self.shared.watches.is_watched();
-            return [watches.then_some(look), garbage].into_iter().flatten().min();
+            return [watches.then_some(look), garbage, put_off].into_iter().flatten().min();
         }
         self.look_ahead();
         let due = self.schedule.until_due(&self.db.own_locks, self.db.now());
         let tried_again = self.db.unreadable.until_next(self.db.clock.monotonic());
-        [due, garbage, tried_again, Some(look)].into_iter().flatten().min()
+        [due, garbage, put_off, tried_again, Some(look)].into_iter().flatten().min()
     }
 
     /// Finds out when something becomes due next. Done while no caller waits for an answer.
@@ -257,8 +258,8 @@ impl Writer {
         drop(self.look_for_foreign_commits());
         self.garbage.tick();
         let was_out = self.outage.end();
-        self.outage.release_owed(&mut self.pending);
         let now = self.db.now();
+        self.outage.release_owed(&mut self.pending, now.monotonic);
         let tries_again = self.db.unreadable.take_due(now.monotonic);
         let must_look = was_out || tries_again || self.schedule.is_due(&self.db.own_locks, now);
         self.schedule.tick(now, must_look);

@@ -20,7 +20,7 @@ pub(crate) struct GarbagePace {
     is_there: bool,
     /// When the next slice may begin, by the monotonic clock.
     next_at: Duration,
-    /// Another process has committed, and may have left something in the list.
+    /// The list may have something that this writer does not know of, or has passed over.
     look_wanted: bool,
     /// When the list was last looked at.
     looked_at: Option<Duration>,
@@ -41,6 +41,11 @@ impl GarbagePace {
     /// There may be something in the list that this writer does not know of.
     pub(crate) fn want_look(&mut self) {
         self.look_wanted = true;
+    }
+
+    /// A part of the list cannot be read now: it is looked at again after a pause.
+    pub(crate) fn look_after_pause(&mut self, now: Duration) {
+        (self.look_wanted, self.looked_at) = (true, Some(now));
     }
 
     /// How long until the next slice or the next look; `None` if the list is empty.
@@ -77,7 +82,7 @@ impl Writer {
         self.pending.push(Box::new(PendingOperation::new(SweepGarbage, Some(reply))));
     }
 
-    /// Looks whether other processes have left something in the list. Not inside a batch: an error would end its
+    /// Looks whether other processes have left something in the list, or it has what was passed over. Not inside a batch: an error would end its
     /// transaction.
     fn look_for_garbage(&mut self) {
         let (now, pace) = (self.db.now(), &mut self.garbage);
@@ -87,7 +92,8 @@ impl Writer {
         pace.looked_at = Some(now.monotonic);
         match garbage::is_there(&self.db.conn) {
             Ok(is_there) => {
-                pace.look_wanted = false;
+                // What was passed over is tried again as long as it is in the list.
+                pace.look_wanted = is_there && self.db.unreadable.has_garbage();
                 if is_there && !pace.is_there {
                     pace.note(now);
                 }

@@ -1,6 +1,9 @@
 //! Pages that cannot be read, and what the writer does about them by itself.
 
+use std::sync::atomic::AtomicUsize;
+
 use everturn_provider::SessionFetchConfig;
+use rusqlite::ffi;
 
 use super::*;
 use crate::stale_locks::StaleLocks;
@@ -85,4 +88,92 @@ fn locks_are_found_although_the_sessions_cannot_be_read() {
     damage(&writer, "sessions");
     let found = StaleLocks::find(&writer.db.conn, None).expect("the activities can be read");
     assert!(!found.is_empty());
+}
+
+/// Two entries: a deleted instance, whose key-value store is a part of the garbage, and a pruned execution.
+const GARBAGE: &str = "INSERT INTO garbage (instance_key, execution_id) VALUES (1, 0), (2, 1); \
+     INSERT INTO kv_base (instance_key, key, value, last_updated_at_ms) VALUES (1, 'k', 'v', 1); \
+     INSERT INTO history (instance_key, execution_id, event_id, event_data) VALUES (2, 1, 1, '{}')";
+
+fn listed(writer: &Writer) -> i64 {
+    writer.db.conn.query_row("SELECT count(*) FROM garbage", [], |row| row.get(0)).unwrap()
+}
+
+#[test]
+fn garbage_that_cannot_be_read_is_passed_over_and_the_rest_is_removed() {
+    let (mut writer, clock) = writer_and_clock(512);
+    writer.db.conn.execute_batch(GARBAGE).unwrap();
+    let root = damage(&writer, "kv_base");
+    writer.garbage.note(writer.db.now());
+    writer.tick();
+    drive(&mut writer);
+    assert_eq!(listed(&writer), 1, "the pruned execution is removed");
+    let mut batches = 0;
+    for _ in 0..100 {
+        clock.advance(Duration::from_millis(10));
+        writer.tick();
+        batches += usize::from(writer.step(&mut Script::default()) == WriterStep::Done);
+    }
+    assert!(batches <= 8, "{batches} batches in a second for what cannot be read");
+    set_root(&writer, "kv_base", root);
+    for _ in 0..10 {
+        clock.advance(Duration::from_secs(10));
+        writer.tick();
+        drive(&mut writer);
+    }
+    assert_eq!(listed(&writer), 0, "it is removed when it can be read again");
+}
+
+#[test]
+fn a_garbage_list_that_cannot_be_read_costs_few_batches() {
+    let (mut writer, clock) = writer_and_clock(512);
+    damage(&writer, "garbage");
+    writer.garbage.note(writer.db.now());
+    let mut batches = 0;
+    for _ in 0..100 {
+        clock.advance(Duration::from_millis(10));
+        writer.tick();
+        batches += usize::from(writer.step(&mut Script::default()) == WriterStep::Done);
+    }
+    assert!(batches <= 8, "{batches} batches in a second for a list that cannot be read");
+}
+
+/// Needs a page that cannot be read.
+struct Unreadable(Arc<AtomicUsize>);
+
+impl Verb for Unreadable {
+    type Answer = ();
+    const NAME: &'static str = "unreadable";
+    const ORDER: BatchOrder = BatchOrder::LockHolder;
+
+    fn run(&self, _scope: &mut Scope<'_>) -> Result<(), VerbFailure> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Err(rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_CORRUPT), None).into())
+    }
+}
+
+#[test]
+fn an_owed_operation_that_cannot_read_is_not_tried_again_with_every_commit() {
+    let (mut writer, clock) = writer_and_clock(512);
+    let tried = Arc::new(AtomicUsize::new(0));
+    let owed = PendingOperation::new(Unreadable(Arc::clone(&tried)), None);
+    writer.accept(Command::Run(Box::new(owed)));
+    for id in 1..=20 {
+        let mut other = call(&mut writer, activity(id, 10));
+        drive(&mut writer);
+        other.try_recv().unwrap().unwrap();
+    }
+    assert_eq!(tried.load(Ordering::Relaxed), 2, "in its batch, and alone");
+    let pause = writer.next_wake().expect("it is tried again");
+    assert!(pause > Duration::ZERO);
+    let mut pauses = vec![pause];
+    for _ in 0..30 {
+        clock.advance(writer.next_wake().unwrap());
+        writer.tick();
+        drive(&mut writer);
+        pauses.push(writer.next_wake().unwrap());
+    }
+    assert!(tried.load(Ordering::Relaxed) > 10, "{pauses:?}");
+    let longest = pauses.iter().max().unwrap().as_secs();
+    assert!((29..=30).contains(&longest), "{pauses:?}");
 }
