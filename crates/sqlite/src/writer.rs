@@ -111,7 +111,7 @@ pub(crate) struct Writer {
     outage: WriterOutage,
     garbage: GarbagePace,
     others: OtherProcesses,
-    /// Another provider of this process has committed: the writer looks before the next transaction.
+    /// Another provider of this process has committed, or a client watches: the writer looks before the next transaction.
     look_wanted: bool,
     reads: Vec<Reading>,
     checkpoints: Vec<oneshot::Sender<Result<(), SqliteError>>>,
@@ -209,9 +209,10 @@ impl Writer {
             }
             Command::Wake => self.schedule.hints = WorkHints::ALL,
             // The next step does what is to be done.
-            Command::Watched | Command::ReadersLeft => {}
-            // Not now: a batch may be open, and an error of a read could end its transaction.
-            Command::CommittedElsewhere => self.look_wanted = true,
+            Command::ReadersLeft => {}
+            // Not now: a batch may be open, and an error of a read could end its transaction. A stream of new watches leaves
+            // no pause in which the writer would look by itself.
+            Command::CommittedElsewhere | Command::Watched => self.look_wanted = true,
             Command::Read(read) => self.reads.push(read),
             Command::Checkpoint(reply) => self.checkpoints.push(reply),
         }

@@ -710,3 +710,11 @@ fn work_that_is_returned_while_the_file_is_locked_is_free_after_the_next_commit(
         .unwrap();
     assert_eq!(locked, 0, "the lock is released");
 }
+
+#[test]
+fn a_new_watch_makes_the_writer_look_for_commits_at_once() {
+    let mut writer = writer(512);
+    drive(&mut writer);
+    writer.accept(Command::Watched);
+    assert!(writer.look_wanted, "a stream of new watches would leave no pause in which it looks");
+}
