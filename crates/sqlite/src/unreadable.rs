@@ -168,7 +168,7 @@ impl UnreadableRows {
     }
 
     /// Forgets rows that did not fail again for a long time: they were repaired or deleted.
-    fn forget_old(&mut self, now: Duration) {
+    pub(crate) fn forget_old(&mut self, now: Duration) {
         self.rows.retain(|_, row| now < row.until.saturating_add(PAUSE_MAX));
     }
 }

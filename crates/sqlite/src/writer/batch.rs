@@ -150,7 +150,9 @@ impl Writer {
         batch.changes_before = self.db.conn.total_changes();
         self.outage.batch_begins();
         self.db.renewed.clear();
-        self.db.batch_begins(self.outage.is_careful());
+        if self.db.batch_begins(self.outage.is_careful()) {
+            self.show_unreadable();
+        }
         self.note_foreign_commits()?;
         self.check_refusal()?;
         if !batch.alone && !self.late.is_empty() {

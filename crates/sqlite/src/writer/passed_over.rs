@@ -84,7 +84,7 @@ impl Writer {
         self.show_unreadable();
     }
 
-    fn show_unreadable(&self) {
+    pub(crate) fn show_unreadable(&self) {
         let rows = u32::try_from(self.db.unreadable.told_count()).unwrap_or(u32::MAX);
         metrics::gauge!("everturn_sqlite_rows_unreadable").set(f64::from(rows));
     }

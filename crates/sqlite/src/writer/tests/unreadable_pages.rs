@@ -7,6 +7,7 @@ use rusqlite::ffi;
 
 use super::*;
 use crate::stale_locks::StaleLocks;
+use crate::unreadable::RowPlace;
 
 /// Lets a table begin at this page. A table that begins where one of another kind does cannot be read.
 fn set_root(writer: &Writer, table: &str, root: i64) {
@@ -176,4 +177,14 @@ fn an_owed_operation_that_cannot_read_is_not_tried_again_with_every_commit() {
     assert!(tried.load(Ordering::Relaxed) > 10, "{pauses:?}");
     let longest = pauses.iter().max().unwrap().as_secs();
     assert!((29..=30).contains(&longest), "{pauses:?}");
+}
+
+#[test]
+fn rows_are_read_together_again_a_while_after_one_could_not_be_read() {
+    let (mut writer, clock) = writer_and_clock(512);
+    writer.pass_over(RowPlace::Instance(7), None, "a read failed once");
+    clock.advance(Duration::from_secs(61));
+    let _other = call(&mut writer, activity(1, 10));
+    drive(&mut writer);
+    assert!(writer.db.unreadable.is_empty());
 }
