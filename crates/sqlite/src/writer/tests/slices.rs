@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::delete::{DeleteInstances, DeleteTrees};
-use crate::garbage::SLICE_COST;
+use crate::garbage::{SLICE_COST, SweepGarbage};
 
 /// Besides the rows that a slice pays for: the instances it removes, their entries in the garbage list and the totals.
 fn bound(instances: usize) -> u64 {
@@ -139,4 +139,20 @@ fn garbage_that_was_due_while_the_file_was_locked_is_removed_later() {
     }
     let left: i64 = writer.db.conn.query_row("SELECT count(*) FROM history", [], |row| row.get(0)).unwrap();
     assert_eq!(left, 0);
+}
+
+#[test]
+fn events_of_a_pruned_execution_are_not_counted_again_when_their_instance_is_deleted() {
+    let mut writer = writer(512);
+    fill(&writer, 1, 1_500);
+    // The first execution was pruned: its events are in the list, and the first slice of them is removed.
+    let prune = "UPDATE executions SET execution_id = 2, event_count = 0; UPDATE instances SET current_execution_id = 2; \
+         INSERT INTO garbage SELECT instance_key, 1 FROM instances";
+    writer.db.conn.execute_batch(prune).unwrap();
+    let _swept = call(&mut writer, SweepGarbage);
+    changes(&mut writer);
+    let mut answer = call(&mut writer, DeleteInstances { ids: ids(1), force: false });
+    changes(&mut writer);
+    let deleted = answer.try_recv().unwrap().unwrap();
+    assert_eq!((deleted.executions_deleted, deleted.events_deleted), (1, 0));
 }
