@@ -189,11 +189,12 @@ fn remove_all(
     for id in ids {
         result.queue_messages_deleted += count(scope.conn.prepare_cached(DELETE_ACTIVITIES)?.execute([id])?);
         let Some(instance) = find(scope.conn, id)? else { continue };
-        let rows = if garbage::fits_instance(scope.conn, instance.key, budget)? {
-            remove_rows(scope.conn, instance.key)?
+        let rows = count_rows(scope.conn, instance.key)?;
+        if garbage::fits_instance(scope.conn, instance.key, budget)? {
+            remove_rows(scope.conn, instance.key)?;
         } else {
-            leave_rows(scope, instance.key)?
-        };
+            garbage::list_instance(scope, instance.key)?;
+        }
         scope.conn.prepare_cached(DELETE_INSTANCE)?.execute([instance.key])?;
         result.executions_deleted += rows.executions;
         result.events_deleted += rows.events;
@@ -211,29 +212,26 @@ fn remove_all(
     Ok(())
 }
 
-/// Rows of a deleted instance.
+/// Rows of a deleted instance. Events of executions that were pruned before were counted then.
 struct RemovedRows {
     executions: u64,
     events: u64,
     messages: u64,
 }
 
-fn remove_rows(conn: &Connection, key: i64) -> Result<RemovedRows, VerbFailure> {
-    let delete = |sql: &str| conn.prepare_cached(sql)?.execute([key]).map(count);
-    let (events, executions) = (delete(DELETE_HISTORY)?, delete(DELETE_EXECUTIONS)?);
-    let messages = delete(DELETE_MESSAGES)?;
-    delete(DELETE_KV_BASE)?;
-    delete(DELETE_KV_DELTA)?;
-    Ok(RemovedRows { executions, events, messages })
-}
-
-fn leave_rows(scope: &mut Scope<'_>, key: i64) -> Result<RemovedRows, VerbFailure> {
-    let counted = scope.conn.prepare_cached(COUNT_EXECUTIONS)?.query_row([key], |row| {
+fn count_rows(conn: &Connection, key: i64) -> Result<RemovedRows, VerbFailure> {
+    let (executions, events) = conn.prepare_cached(COUNT_EXECUTIONS)?.query_row([key], |row| {
         Ok((row.get::<_, i64>(0)?.cast_unsigned(), row.get::<_, i64>(1)?.cast_unsigned()))
     })?;
-    let messages: i64 = scope.conn.prepare_cached(COUNT_MESSAGES)?.query_row([key], |row| row.get(0))?;
-    garbage::list_instance(scope, key)?;
-    Ok(RemovedRows { executions: counted.0, events: counted.1, messages: messages.cast_unsigned() })
+    let messages: i64 = conn.prepare_cached(COUNT_MESSAGES)?.query_row([key], |row| row.get(0))?;
+    Ok(RemovedRows { executions, events, messages: messages.cast_unsigned() })
+}
+
+fn remove_rows(conn: &Connection, key: i64) -> Result<(), VerbFailure> {
+    for sql in [DELETE_HISTORY, DELETE_EXECUTIONS, DELETE_MESSAGES, DELETE_KV_BASE, DELETE_KV_DELTA] {
+        conn.prepare_cached(sql)?.execute([key])?;
+    }
+    Ok(())
 }
 
 fn count(rows: usize) -> u64 {

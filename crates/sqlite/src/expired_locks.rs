@@ -77,8 +77,12 @@ pub(crate) fn expire(
     for token in future.locks.ended(scope, &[FUTURE_INSTANCES, FUTURE_ACTIVITIES])? {
         expose(scope, &token)?;
     }
-    for session_id in future.leases.ended(scope, &[FUTURE_LEASES])? {
-        scope.conn.prepare_cached(END_LEASE)?.execute(params![session_id, scope.now.wall_ms])?;
+    if !scope.rows.passes_over(RowPlace::Leases) {
+        scope.rows.at(RowPlace::Leases);
+        for session_id in future.leases.ended(scope, &[FUTURE_LEASES])? {
+            scope.conn.prepare_cached(END_LEASE)?.execute(params![session_id, scope.now.wall_ms])?;
+        }
+        scope.rows.done();
     }
     // An expired lease may have freed a session with queued activities.
     scope.effects.work = true;

@@ -25,12 +25,6 @@ use crate::renew::Renew;
 use crate::return_unread::UnreadGuard;
 use crate::unreadable;
 
-/// Says why a history that is stored for this instance belongs to another one.
-fn misplaced(instance_id: &str, history: &[Event]) -> Option<String> {
-    let foreign = history.first().filter(|event| event.instance_id != instance_id)?;
-    Some(format!("instance {instance_id:?} has the history of instance {:?}", foreign.instance_id))
-}
-
 /// An instance that was locked for a fetch.
 pub(crate) struct AssignedTurn {
     pub(crate) token: String,
@@ -228,7 +222,7 @@ async fn complete(provider: &SqliteProvider, turn: AssignedTurn) -> Result<Fetch
         if !matches!(origin, NameOrigin::Message { .. }) {
             match read::events(provider, key, execution_id).await {
                 Ok(events) => {
-                    let damage = misplaced(&instance_id, &events);
+                    let damage = read::misplaced(&instance_id, &events);
                     history_error = history_error.or(damage);
                     history = events;
                 }

@@ -5,6 +5,7 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::operation::{BatchOrder, Scope, Verb, VerbFailure};
+use crate::unreadable::RowPlace;
 
 /// The key of a new instance: above all keys in the garbage list, or NULL, which is one above all other instances.
 macro_rules! new_instance_key {
@@ -64,6 +65,8 @@ pub(crate) const ROWS_OF_EXECUTION: &str = "SELECT count(*), coalesce(sum(octets
 const LIST: &str = "INSERT OR IGNORE INTO garbage (instance_key, execution_id) VALUES (?1, ?2)";
 const FIRST: &str =
     "SELECT instance_key, execution_id FROM garbage ORDER BY instance_key, execution_id LIMIT 1";
+const FIRST_AFTER: &str = "SELECT instance_key, execution_id FROM garbage WHERE instance_key > ?1 \
+     ORDER BY instance_key, execution_id LIMIT 1";
 const STRIKE: &str = "DELETE FROM garbage WHERE instance_key = ?1 AND execution_id = ?2";
 // Nothing that exists is garbage: such an entry is damaged.
 const EXISTS: &str = "SELECT EXISTS (SELECT 1 FROM instances WHERE instance_key = ?1 AND (?2 = 0 \
@@ -179,7 +182,7 @@ impl Verb for SweepGarbage {
     const WRITES_BEFORE_REFUSAL: bool = true;
 
     fn run(&self, scope: &mut Scope<'_>) -> Result<(), VerbFailure> {
-        let swept = sweep(scope.conn);
+        let swept = sweep(scope);
         if let Err(VerbFailure::Refused(error)) = &swept {
             tracing::error!(target: "everturn::providers::sqlite", %error,
                 "rows of deleted instances cannot be removed; they take room until the file is repaired");
@@ -189,13 +192,30 @@ impl Verb for SweepGarbage {
     }
 }
 
+/// The first entry of the list, unless what it names cannot be read for now.
+fn first(scope: &Scope<'_>) -> Result<Option<(i64, i64)>, VerbFailure> {
+    if scope.rows.passes_over(RowPlace::GarbageList) {
+        return Ok(None);
+    }
+    scope.rows.at(RowPlace::GarbageList);
+    let entry = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));
+    let mut first = scope.conn.prepare_cached(FIRST)?.query_row([], entry).optional()?;
+    while let Some((key, _)) = first
+        && scope.rows.passes_over(RowPlace::Garbage(key))
+    {
+        first = scope.conn.prepare_cached(FIRST_AFTER)?.query_row([key], entry).optional()?;
+    }
+    scope.rows.done();
+    Ok(first)
+}
+
 /// Removes one slice. Returns whether there is more.
-fn sweep(conn: &Connection) -> Result<bool, VerbFailure> {
+fn sweep(scope: &Scope<'_>) -> Result<bool, VerbFailure> {
+    let conn = scope.conn;
     let mut budget = SliceBudget::default();
     while !budget.is_spent() {
-        let first: Option<(i64, i64)> =
-            conn.prepare_cached(FIRST)?.query_row([], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
-        let Some((key, execution_id)) = first else { return Ok(false) };
+        let Some((key, execution_id)) = first(scope)? else { return Ok(false) };
+        scope.rows.at(RowPlace::Garbage(key));
         if conn.prepare_cached(EXISTS)?.query_row([key, execution_id], |row| row.get(0))? {
             tracing::error!(target: "everturn::providers::sqlite", instance_key = key, execution_id,
                 "the garbage list names rows that are in use; the entry is dropped and the rows are kept");
@@ -212,7 +232,7 @@ fn sweep(conn: &Connection) -> Result<bool, VerbFailure> {
             budget.spend(1);
         }
     }
-    Ok(is_there(conn)?)
+    Ok(first(scope)?.is_some())
 }
 
 /// Removes rows of a table until there is none left or the budget is spent.

@@ -125,7 +125,10 @@ fn open_to_write(
             .map_err(|error| SqliteError::sqlite("reading locks of processes that no longer run", error))?;
     }
     let identity = identity(path, vfs)?;
-    Ok(OpenedDatabase { conn, lock: Some(lock.share()?), stale, identity, frozen: None })
+    let lock = lock.share()?;
+    // A newer process that had the file alone meanwhile may have migrated it.
+    schema::check(&conn, path)?;
+    Ok(OpenedDatabase { conn, lock: Some(lock), stale, identity, frozen: None })
 }
 
 /// Takes the lock beside the file. A file that must be migrated is locked only by a process that has it alone: others that

@@ -200,6 +200,8 @@ pub(crate) trait Operation: Send {
     fn answer(self: Box<Self>);
     /// Whether it must happen although no caller waits for its answer.
     fn is_owed(&self) -> bool;
+    /// It could not read what it needs, although it ran alone. Returns how often.
+    fn note_unreadable(&mut self) -> u32;
     /// Tells the caller that the store failed.
     fn fail(self: Box<Self>, message: &str, retryable: bool);
 }
@@ -209,11 +211,13 @@ pub(crate) struct PendingOperation<V: Verb> {
     verb: V,
     outcome: Option<Result<V::Answer, ProviderError>>,
     reply: Option<oneshot::Sender<Result<V::Answer, ProviderError>>>,
+    /// How often it could not read what it needs.
+    unreadable: u32,
 }
 
 impl<V: Verb> PendingOperation<V> {
     pub(crate) fn new(verb: V, reply: Option<oneshot::Sender<Result<V::Answer, ProviderError>>>) -> Self {
-        Self { verb, outcome: None, reply }
+        Self { verb, outcome: None, reply, unreadable: 0 }
     }
 }
 
@@ -259,6 +263,11 @@ impl<V: Verb> Operation for PendingOperation<V> {
 
     fn is_owed(&self) -> bool {
         self.reply.is_none()
+    }
+
+    fn note_unreadable(&mut self) -> u32 {
+        self.unreadable = self.unreadable.saturating_add(1);
+        self.unreadable
     }
 
     fn fail(self: Box<Self>, message: &str, retryable: bool) {

@@ -71,7 +71,7 @@ impl OpeningLock {
     /// The database is open: other processes may open it too.
     ///
     /// Between the two locks another process may find itself alone; it releases none of our locks, because none was taken
-    /// yet.
+    /// yet, but it may migrate the file.
     pub(crate) fn share(self) -> Result<ProcessLock, SqliteError> {
         if self.exclusive {
             let failed = |error| SqliteError::io(format_args!("sharing {}", self.path.display()), error);

@@ -162,8 +162,32 @@ pub(crate) fn about(instance: &str, mut error: ProviderError) -> ProviderError {
     error
 }
 
+/// Says why a history that is stored for this instance belongs to another one.
+pub(crate) fn misplaced(instance_id: &str, history: &[Event]) -> Option<String> {
+    let foreign = history.iter().find(|event| event.instance_id != instance_id)?;
+    Some(format!("instance {instance_id:?} has the history of instance {:?}", foreign.instance_id))
+}
+
 /// `read_execution`: the events of one execution, or of the newest.
+///
+/// Its pages are transactions of their own. If the instance is deleted meanwhile, another may take its key: then the history
+/// is read again.
 pub(crate) async fn execution(
+    provider: &SqliteProvider,
+    read: &ExecutionRead,
+) -> Result<Vec<Event>, ProviderError> {
+    let mut damage = String::new();
+    for _ in 0..=REREADS {
+        let events = execution_once(provider, read).await?;
+        match misplaced(&read.instance, &events) {
+            None => return Ok(events),
+            Some(reason) => damage = reason,
+        }
+    }
+    Err(ProviderError::damaged("read_execution", damage))
+}
+
+async fn execution_once(
     provider: &SqliteProvider,
     read: &ExecutionRead,
 ) -> Result<Vec<Event>, ProviderError> {
@@ -266,11 +290,11 @@ pub(crate) async fn status(
                 Err(error) if ended && is_damage(&error) => CustomStatus::default(),
                 Err(error) => return Err(error),
             };
-            Ok(Some((key, execution_id, events, custom_status, ended)))
+            Ok(Some((execution_id, events, custom_status, ended)))
         })
         .await
         .map_err(|error| about(instance, error))?;
-    let Some((key, execution_id, stored, custom_status, ended)) = found else {
+    let Some((execution_id, stored, custom_status, ended)) = found else {
         return Ok(OrchestrationStatus::NotFound);
     };
     let mut few = stored
@@ -282,7 +306,7 @@ pub(crate) async fn status(
     };
     if !few.iter().any(decides) {
         // The execution's row names the wrong events, or there is no start yet: read all of them.
-        few = events(provider, key, execution_id).await?;
+        few = execution(provider, &ExecutionRead::of(instance, unsigned(execution_id))).await?;
     }
     Ok(status_of(&few, custom_status.text, custom_status.version))
 }

@@ -161,11 +161,9 @@ impl Readers {
         open_file::connect_reader(&self.path, self.vfs.as_deref(), self.mode)
     }
 
-    /// Looks whether the file was migrated to a newer version, if no writer of this provider looks.
+    /// Looks whether the file was migrated to a newer version: a writer without commands and fetches does not look.
     fn check_schema(&self, conn: &Connection) -> rusqlite::Result<()> {
-        if self.mode == OpenMode::ReadOnly
-            && let Some(newer) = schema::newer_version(conn)?
-        {
+        if let Some(newer) = schema::newer_version(conn)? {
             self.shared.guard.refuse(newer);
         }
         Ok(())

@@ -207,7 +207,7 @@ impl ReadySessions {
         for row in rows.front()? {
             (read, last) = (read + 1, row.seq);
             if rows.may_take(&row) && seen.insert(row.session_id.clone()) {
-                let owner = rows.owner_of(&row.session_id)?;
+                let owner = rows.owner_of(row.seq, &row.session_id)?;
                 self.heads.insert(last, SessionHead { session_id: row.session_id, owner });
             }
         }
@@ -334,18 +334,21 @@ impl SessionRows<'_> {
         while let Some(row) = listed.next()? {
             let row = if one_by_one { self.read(row.get(0)?)? } else { Some(BoundRow::of(row)?) };
             if let Some(row) = row.filter(|row| self.may_take(row)) {
-                let owner = self.owner_of(session_id)?;
+                let owner = self.owner_of(row.seq, session_id)?;
                 return Ok(Some((row.seq, SessionHead { session_id: session_id.to_owned(), owner })));
             }
         }
         Ok(None)
     }
 
-    /// The owner of a session, if its lease has not expired.
-    fn owner_of(&self, session_id: &str) -> rusqlite::Result<Option<String>> {
+    /// The owner of a session, if its lease has not expired. If that cannot be read, its activity is passed over.
+    fn owner_of(&self, seq: i64, session_id: &str) -> rusqlite::Result<Option<String>> {
+        self.reads.at(RowPlace::Activity(seq));
         let mut select = self.conn.prepare_cached(OWNER_OF_SESSION)?;
         let owner = select.query_row(params![session_id, self.now_ms], |row| columns::text(row, 0));
-        Ok(owner.optional()?.flatten())
+        let owner = owner.optional()?;
+        self.reads.done();
+        Ok(owner.flatten())
     }
 }
 

@@ -10,8 +10,7 @@ use crate::operation::{Scope, VerbFailure};
 
 const NOTE_ACTIVITY: &str =
     "UPDATE sessions SET active_at_ms = ?2 WHERE session_id = ?1 AND lease_until_ms > ?2";
-const SELECT_SESSION: &str =
-    "SELECT owner_id, lease_until_ms, active_at_ms FROM sessions WHERE session_id = ?1";
+const SELECT_SESSION: &str = "SELECT owner_id, lease_until_ms FROM sessions WHERE session_id = ?1";
 const LEASE: &str = "INSERT INTO sessions (session_id, owner_id, lease_until_ms, lease_ms, active_at_ms, lock_owner) \
      VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (session_id) DO UPDATE SET owner_id = ?2, lease_until_ms = ?3, \
      lease_ms = ?4, active_at_ms = ?5, lock_owner = ?6";

@@ -52,12 +52,10 @@ impl StaleLocks {
         owner: Option<OwnerId>,
         reads: Option<RowReads<'_>>,
     ) -> rusqlite::Result<Self> {
-        let mut sessions = conn.prepare_cached(LEASED_SESSIONS)?;
-        let sessions = sessions.query_map([owner], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
         Ok(Self {
             instances: LOCKED_INSTANCES.of(conn, owner, reads)?,
             activities: LOCKED_ACTIVITIES.of(conn, owner, reads)?,
-            sessions: sessions.collect::<rusqlite::Result<_>>()?,
+            sessions: leased_sessions(conn, owner, reads)?,
         })
     }
 
@@ -79,12 +77,42 @@ impl StaleLocks {
                 if is_same { settle_work::release(scope, *seq, 0, None, false) } else { Ok(()) }
             })?;
         }
-        for (session_id, owner, until_ms) in &self.sessions {
-            scope.conn.prepare_cached(RELEASE_SESSION)?.execute(params![session_id, owner, until_ms])?;
+        if !scope.rows.passes_over(RowPlace::Leases) {
+            scope.rows.at(RowPlace::Leases);
+            for (session_id, owner, until_ms) in &self.sessions {
+                scope.conn.prepare_cached(RELEASE_SESSION)?.execute(params![session_id, owner, until_ms])?;
+            }
+            scope.rows.done();
         }
         // A released session may have activities that are ready.
         scope.effects.work |= !self.sessions.is_empty();
         Ok(())
+    }
+}
+
+/// The sessions that this owner has leased; none if they cannot be read. Such a lease ends when it expires.
+fn leased_sessions(
+    conn: &Connection,
+    owner: Option<OwnerId>,
+    reads: Option<RowReads<'_>>,
+) -> rusqlite::Result<Vec<(Value, Value, Value)>> {
+    if reads.is_some_and(|reads| reads.passes_over(RowPlace::Leases)) {
+        return Ok(Vec::new());
+    }
+    reads.iter().for_each(|reads| reads.at(RowPlace::Leases));
+    let mut select = conn.prepare_cached(LEASED_SESSIONS)?;
+    let found = select.query_map([owner], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?.collect();
+    match found {
+        Err(error) if reads.is_none() && is_unreadable(&error) => {
+            tracing::error!(target: "everturn::providers::sqlite", %error,
+                "the sessions of processes that no longer run cannot be read; their leases end when they expire");
+            Ok(Vec::new())
+        }
+        Err(error) => Err(error),
+        Ok(found) => {
+            reads.iter().for_each(RowReads::done);
+            Ok(found)
+        }
     }
 }
 

@@ -31,6 +31,12 @@ pub(crate) enum RowPlace {
     Activity(i64),
     /// The index of ready instances, behind the one with this oldest message.
     ReadyBehind(i64),
+    /// The leases of all sessions, where the writer looks at them by itself.
+    Leases,
+    /// What is left of a deleted instance, by its key, or of its executions.
+    Garbage(i64),
+    /// The garbage list itself.
+    GarbageList,
 }
 
 /// Whether the database could not read what it needed: a bad sector, or a page that makes no sense. SQLite reports some
@@ -54,6 +60,11 @@ pub(crate) fn is_unreadable(error: &rusqlite::Error) -> bool {
 pub(crate) fn is_cause_of(error: &ProviderError) -> bool {
     let source = std::error::Error::source(error).and_then(|source| source.downcast_ref::<rusqlite::Error>());
     source.is_some_and(is_unreadable)
+}
+
+/// How long to leave alone what could not be read so many times.
+pub(crate) fn pause_after(failures: u32) -> Duration {
+    FIRST_PAUSE.saturating_mul(2_u32.saturating_pow(failures.saturating_sub(1))).min(PAUSE_MAX)
 }
 
 /// A row that could not be read.
@@ -94,6 +105,11 @@ impl UnreadableRows {
     /// How many rows were logged and cannot be read yet.
     pub(crate) fn logged_count(&self) -> usize {
         self.rows.values().filter(|row| row.logged).count()
+    }
+
+    /// Whether garbage is among them.
+    pub(crate) fn has_garbage(&self) -> bool {
+        self.rows.keys().any(|place| matches!(place, RowPlace::Garbage(_) | RowPlace::GarbageList))
     }
 
     pub(crate) fn is_passed_over(&self, place: RowPlace, now: Duration) -> bool {
@@ -152,7 +168,7 @@ impl UnreadableRows {
     }
 
     /// Forgets rows that did not fail again for a long time: they were repaired or deleted.
-    fn forget_old(&mut self, now: Duration) {
+    pub(crate) fn forget_old(&mut self, now: Duration) {
         self.rows.retain(|_, row| now < row.until.saturating_add(PAUSE_MAX));
     }
 }

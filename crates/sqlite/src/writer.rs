@@ -111,7 +111,7 @@ pub(crate) struct Writer {
     outage: WriterOutage,
     garbage: GarbagePace,
     others: OtherProcesses,
-    /// Another provider of this process has committed: the writer looks before the next transaction.
+    /// Another provider of this process has committed, or a client watches: the writer looks before the next transaction.
     look_wanted: bool,
     reads: Vec<Reading>,
     checkpoints: Vec<oneshot::Sender<Result<(), SqliteError>>>,
@@ -209,9 +209,10 @@ impl Writer {
             }
             Command::Wake => self.schedule.hints = WorkHints::ALL,
             // The next step does what is to be done.
-            Command::Watched | Command::ReadersLeft => {}
-            // Not now: a batch may be open, and an error of a read could end its transaction.
-            Command::CommittedElsewhere => self.look_wanted = true,
+            Command::ReadersLeft => {}
+            // Not now: a batch may be open, and an error of a read could end its transaction. A stream of new watches leaves
+            // no pause in which the writer would look by itself.
+            Command::CommittedElsewhere | Command::Watched => self.look_wanted = true,
             Command::Read(read) => self.reads.push(read),
             Command::Checkpoint(reply) => self.checkpoints.push(reply),
         }
@@ -233,14 +234,15 @@ impl Writer {
         self.shared.idle.store(idle, Ordering::SeqCst);
         let look = self.others.look_interval(self.db.clock.monotonic());
         let garbage = self.garbage.until_due(self.db.now());
+        let put_off = self.outage.until_next(self.db.clock.monotonic());
         if idle {
             let watches = self.others.are_possible() && self.shared.watches.is_watched();
-            return [watches.then_some(look), garbage].into_iter().flatten().min();
+            return [watches.then_some(look), garbage, put_off].into_iter().flatten().min();
         }
         self.look_ahead();
         let due = self.schedule.until_due(&self.db.own_locks, self.db.now());
         let tried_again = self.db.unreadable.until_next(self.db.clock.monotonic());
-        [due, garbage, tried_again, Some(look)].into_iter().flatten().min()
+        [due, garbage, put_off, tried_again, Some(look)].into_iter().flatten().min()
     }
 
     /// Finds out when something becomes due next. Done while no caller waits for an answer.
@@ -257,8 +259,8 @@ impl Writer {
         drop(self.look_for_foreign_commits());
         self.garbage.tick();
         let was_out = self.outage.end();
-        self.outage.release_owed(&mut self.pending);
         let now = self.db.now();
+        self.outage.release_owed(&mut self.pending, now.monotonic);
         let tries_again = self.db.unreadable.take_due(now.monotonic);
         let must_look = was_out || tries_again || self.schedule.is_due(&self.db.own_locks, now);
         self.schedule.tick(now, must_look);
@@ -328,6 +330,8 @@ impl Writer {
             self.outage.give_up(operation, reason);
         }
         self.fetches.fail_once(reason);
+        // A slice of the garbage may have been among the operations.
+        self.garbage.note(self.db.now());
     }
 
     /// Executes reads and checkpoints. Inside a batch a read would see what is not committed.

@@ -104,10 +104,9 @@ impl Writer {
                 batch.look_again |= ended_now;
                 let place = self.fetches.turns.position(|fetch| fetch.may_take(candidate));
                 if candidate.missing_handler.is_none() {
-                    after = candidate.ready_seq;
                     match place {
                         Some(_) => skipped.ends = true,
-                        None => skipped.skip(after),
+                        None => skipped.skip(candidate.ready_seq),
                     }
                 }
                 if let (Some(place), false) = (place, ended_now) {
@@ -312,7 +311,7 @@ fn lock_renewal(kind: LockKind, token: &str, lock_ms: u64) -> LockRenewal {
 }
 
 /// A refusal rolls the savepoint back, a storage error loses the batch.
-fn kept(done: Result<(), VerbFailure>) -> Result<bool, rusqlite::Error> {
+pub(crate) fn kept(done: Result<(), VerbFailure>) -> Result<bool, rusqlite::Error> {
     match done {
         Ok(()) => Ok(true),
         Err(VerbFailure::Refused(error)) => {

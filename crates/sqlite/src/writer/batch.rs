@@ -122,7 +122,7 @@ impl Writer {
                     self.schedule.note_unknown_due(self.db.now());
                     self.shared.commits.fetch_add(1, Ordering::Relaxed);
                     // The store works: what it owes need not wait for a pause between commands.
-                    self.outage.release_owed(&mut self.pending);
+                    self.outage.release_owed(&mut self.pending, self.db.clock.monotonic());
                 }
                 if self.outage.batch_is_committed(wrote) {
                     // The store is back: parked fetches may have missed work meanwhile.
@@ -150,7 +150,9 @@ impl Writer {
         batch.changes_before = self.db.conn.total_changes();
         self.outage.batch_begins();
         self.db.renewed.clear();
-        self.db.batch_begins(self.outage.is_careful());
+        if self.db.batch_begins(self.outage.is_careful()) {
+            self.show_unreadable();
+        }
         self.note_foreign_commits()?;
         self.check_refusal()?;
         if !batch.alone && !self.late.is_empty() {

@@ -89,9 +89,13 @@ impl WriteConnection {
         ClockReading::of(&*self.clock)
     }
 
-    /// A batch begins. If a row may be unreadable, rows are read one by one, so that the error shows which.
-    pub(crate) fn batch_begins(&mut self, is_careful: bool) {
+    /// A batch begins. If a row may be unreadable, rows are read one by one, so that the error shows which. Returns whether
+    /// rows were forgotten that the operator was told of.
+    pub(crate) fn batch_begins(&mut self, is_careful: bool) -> bool {
+        let logged_before = self.unreadable.logged_count();
+        self.unreadable.forget_old(self.clock.monotonic());
         self.one_by_one = is_careful || !self.unreadable.is_empty();
+        self.unreadable.logged_count() != logged_before
     }
 
     /// How the statements of this batch read rows.

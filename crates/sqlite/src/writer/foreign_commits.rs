@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::operation::PendingOperation;
 use crate::stale_locks::{ReleaseOwner, StaleLocks};
 use crate::writer::Writer;
+use crate::writer::assignment::kept;
 use crate::writer::batch::WriterBatch;
 use crate::writer::connection::BatchLoss;
 use crate::writer::schedule::WorkHints;
@@ -36,6 +37,7 @@ impl Writer {
             self.schedule.hints = WorkHints::ALL;
             self.schedule.forget_looks(self.db.now());
             self.shared.watches.note_foreign_commit();
+            self.garbage.want_look();
         }
         Ok(())
     }
@@ -85,11 +87,7 @@ impl Writer {
         if !found.is_empty() {
             self.db.begin_before(self.db.clock.monotonic().saturating_add(LEAVE_MAX))?;
             let changes_before = self.db.conn.total_changes();
-            self.db.run_whole(false, |scope| match found.release(scope) {
-                Ok(()) => Ok(true),
-                Err(crate::operation::VerbFailure::Storage(error)) => Err(error),
-                Err(crate::operation::VerbFailure::Refused(_)) => Ok(false),
-            })?;
+            self.db.run_whole(false, |scope| kept(found.release(scope)))?;
             self.db.commit(changes_before)?;
             self.others.note_own_commit();
         }

@@ -63,7 +63,14 @@ impl Writer {
             operations.append(&mut self.pending);
         }
         if alone {
-            operations.into_iter().for_each(|operation| self.outage.give_up(operation, reason));
+            let now = self.db.clock.monotonic();
+            for operation in operations {
+                if is_outage {
+                    self.outage.give_up(operation, reason);
+                } else {
+                    self.outage.put_off(operation, now, reason);
+                }
+            }
             return;
         }
         // Other callers do not wait until each of them has timed out.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::operation::Operation;
+use crate::unreadable;
 
 /// How long parked fetches are left alone after a lost batch: the outage may last.
 pub(crate) const LOST_PAUSE: Duration = Duration::from_millis(100);
@@ -22,6 +23,8 @@ pub(crate) struct WriterOutage {
     passed_over: u32,
     /// Operations without a waiting caller that run when the store is back.
     owed: Vec<Box<dyn Operation>>,
+    /// Those of them that could not read what they need, each with the time when it is tried again.
+    put_off: Vec<(Duration, Box<dyn Operation>)>,
     /// How many more batches give every operation a savepoint.
     careful_batches: u32,
     panics: u32,
@@ -86,9 +89,26 @@ impl WriterOutage {
         }
     }
 
-    /// Moves the owed operations to the pending ones.
-    pub(crate) fn release_owed(&mut self, pending: &mut Vec<Box<dyn Operation>>) {
+    /// The operation cannot read what it needs, although it ran alone. If it is owed, it is tried again after a pause that
+    /// grows: each time costs a batch.
+    pub(crate) fn put_off(&mut self, mut operation: Box<dyn Operation>, now: Duration, reason: &str) {
+        if operation.is_owed() {
+            let pause = unreadable::pause_after(operation.note_unreadable());
+            self.put_off.push((now.saturating_add(pause), operation));
+        } else {
+            operation.fail(reason, true);
+        }
+    }
+
+    /// How long until an operation that was put off is tried again.
+    pub(crate) fn until_next(&self, now: Duration) -> Option<Duration> {
+        self.put_off.iter().map(|(at, _)| at.saturating_sub(now)).min()
+    }
+
+    /// Moves the owed operations to the pending ones, except those that were put off.
+    pub(crate) fn release_owed(&mut self, pending: &mut Vec<Box<dyn Operation>>, now: Duration) {
         pending.append(&mut self.owed);
+        pending.extend(self.put_off.extract_if(.., |(at, _)| *at <= now).map(|(_, operation)| operation));
     }
 
     /// Why the writer takes no more work, if it is broken.
@@ -104,6 +124,7 @@ impl WriterOutage {
     /// Forgets the owed operations: the writer takes no more work.
     pub(crate) fn forget_owed(&mut self) {
         self.owed.clear();
+        self.put_off.clear();
     }
 
     /// Breaks the writer if it panicked twice in a row: a writer that cannot be trusted must not write. Returns why, the

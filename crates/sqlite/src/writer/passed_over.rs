@@ -34,6 +34,9 @@ impl Writer {
         let now = self.db.clock.monotonic();
         let Some(passed_over) = self.db.unreadable.note(place, now, commits) else { return };
         metrics::counter!("everturn_sqlite_rows_passed_over_total").increment(1);
+        if let RowPlace::Garbage(_) | RowPlace::GarbageList = place {
+            self.garbage.look_after_pause(now);
+        }
         if let RowPlace::ReadyBehind(seq) = place {
             let beyond = ready_instances::readable_beyond(&self.db.conn, seq);
             self.db.unreadable.note_beyond(place, beyond);
@@ -55,7 +58,11 @@ impl Writer {
         let (select, row) = match place {
             RowPlace::Instance(key) => (NAME_OF_INSTANCE, key),
             RowPlace::Activity(seq) => (INSTANCE_OF_ACTIVITY, seq),
-            RowPlace::Message(_) | RowPlace::ReadyBehind(_) => return None,
+            RowPlace::Message(_)
+            | RowPlace::ReadyBehind(_)
+            | RowPlace::Leases
+            | RowPlace::Garbage(_)
+            | RowPlace::GarbageList => return None,
         };
         // It is only for the log: an error says as much as no name.
         self.db.conn.prepare_cached(select).ok()?.query_row([row], |row| row.get(0)).ok()
@@ -77,7 +84,7 @@ impl Writer {
         self.show_unreadable();
     }
 
-    fn show_unreadable(&self) {
+    pub(crate) fn show_unreadable(&self) {
         let rows = u32::try_from(self.db.unreadable.logged_count()).unwrap_or(u32::MAX);
         metrics::gauge!("everturn_sqlite_rows_unreadable").set(f64::from(rows));
     }

@@ -5,14 +5,15 @@ use std::time::Duration;
 
 use everturn_core::{Event, EventKind, WorkItem};
 use everturn_provider::store::{
-    LentInstance, LockKind, LockRenewal, NewMessage, Renewal, Settlement, Stamp, Submission, TurnCommit,
-    WarmView,
+    LentInstance, LockKind, LockRenewal, NewMessage, Renewal, Settlement, Stamp, Submission, TurnAbandon,
+    TurnCommit, WarmView,
 };
 use everturn_provider::{Clock, ManualClock, ProviderError, TagFilter};
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use super::{BatchLimits, Writer, WriterShared, WriterStep};
+use crate::abandon_turn::AbandonTurn;
 use crate::command_queue::{Command, CommandQueue, CommandSource};
 use crate::commit_turn::CommitTurn;
 use crate::fetch_turns::TurnAnswer;
@@ -30,6 +31,7 @@ use crate::{pragmas, schema};
 mod deferred_expiry;
 mod fair_share;
 mod slices;
+mod unreadable_pages;
 
 /// How long workers hold an activity.
 const LOCK: Duration = Duration::from_secs(30);
@@ -708,4 +710,39 @@ fn work_that_is_returned_while_the_file_is_locked_is_free_after_the_next_commit(
         .query_row("SELECT count(*) FROM worker_queue WHERE lock_token IS NOT NULL", [], |row| row.get(0))
         .unwrap();
     assert_eq!(locked, 0, "the lock is released");
+}
+
+#[test]
+fn a_turn_that_is_abandoned_in_time_is_delayed_although_its_lock_has_expired_since() {
+    let (mut writer, clock) = writer_and_clock(512);
+    warm_up(&mut writer);
+    let mut turn = turn_fetch(&mut writer, 10, None);
+    let _signalled = call(&mut writer, signal());
+    drive(&mut writer);
+    let mut answer = turn.try_recv().unwrap().unwrap().unwrap();
+    answer.guard.disarm();
+    let abandon = TurnAbandon::new(answer.turn.token.clone()).with_delay(Some(LOCK));
+    let abandon = AbandonTurn { abandon, called: writer.db.now() };
+    // A worker's fetch is parked, so that locks expire, and none that could take the instance over.
+    clock.advance(LOCK * 2);
+    let _work = work_fetch(&mut writer, 11);
+    drive(&mut writer);
+    let mut abandoned = call(&mut writer, abandon);
+    drive(&mut writer);
+    abandoned.try_recv().unwrap().expect("the call was made in time");
+    let mut next = turn_fetch(&mut writer, 12, None);
+    drive(&mut writer);
+    assert!(next.try_recv().is_err(), "it is delayed");
+    clock.advance(LOCK);
+    writer.tick();
+    drive(&mut writer);
+    assert!(next.try_recv().unwrap().unwrap().is_some());
+}
+
+#[test]
+fn a_new_watch_makes_the_writer_look_for_commits_at_once() {
+    let mut writer = writer(512);
+    drive(&mut writer);
+    writer.accept(Command::Watched);
+    assert!(writer.look_wanted, "a stream of new watches would leave no pause in which it looks");
 }

@@ -10,7 +10,7 @@ use everturn_provider::{Provider, ProviderAdmin};
 use everturn_sqlite::SqliteProvider;
 
 use crate::large_store::StoreContent;
-use crate::store::{Store, begin, signal, started, until};
+use crate::store::{LOCK, Store, begin, signal, started, until};
 
 fn of_ids(ids: impl Iterator<Item = u32>) -> InstanceFilter {
     let ids = ids.map(|nth| format!("done-{nth}")).collect();
@@ -142,6 +142,22 @@ async fn garbage_is_removed_after_a_restart() {
     until_swept(&store).await;
     assert_eq!((rows(&store, "executions"), rows(&store, "history")), (9, 27_000));
     provider.close().await;
+}
+
+#[tokio::test]
+async fn garbage_of_a_process_that_has_ended_is_removed_by_one_that_runs() {
+    let store = long_histories().await;
+    let running = Arc::new(store.open_with_batches().await);
+    let dispatcher = tokio::spawn({
+        let running = Arc::clone(&running);
+        async move { running.fetch_orchestration_item(LOCK, Duration::from_secs(60), None).await }
+    });
+    let ended = store.open_with_batches().await;
+    ended.delete_instance("done-0", false).await.unwrap();
+    ended.close().await;
+    until_swept(&store).await;
+    assert_eq!((rows(&store, "executions"), rows(&store, "history")), (9, 27_000));
+    dispatcher.abort();
 }
 
 #[tokio::test]

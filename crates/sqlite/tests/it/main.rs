@@ -18,6 +18,7 @@ mod newer_schema;
 mod opening;
 mod pins;
 mod read_only;
+mod reads_during_deletion;
 mod replaced_file;
 mod sharing;
 mod stale_locks;

@@ -87,3 +87,14 @@ async fn a_read_only_client_gets_the_error() {
     assert_clear(&reader.read_status("a").await.unwrap_err());
     assert_clear(&reader.read("a").await.unwrap_err());
 }
+
+#[tokio::test]
+async fn a_client_that_writes_nothing_more_is_told() {
+    let store = Store::new();
+    let provider = store.open().await;
+    begin(&provider, "a", vec![]).await;
+    provider.read_status("a").await.unwrap();
+    migrate(&store);
+    assert_clear(&provider.read_status("a").await.unwrap_err());
+    assert_clear(&provider.read("a").await.unwrap_err());
+}

@@ -154,6 +154,22 @@ fn an_unreadable_activity_delays_only_its_own_instance() {
     delays_only_its_own("worker_queue", Prepared::Begun);
 }
 
+/// While the sessions cannot be read, no activity of a session is assigned. All others are.
+#[test]
+fn unreadable_sessions_delay_only_the_instances_that_use_them() {
+    for how in BadSector::ALL {
+        let uses_session = |mark: &usize| mark.is_multiple_of(3);
+        let mut machine = prepared_with(1, 9, Prepared::Begun, |mark| {
+            if uses_session(&mark) { InstanceScript::Session(STEPS) } else { InstanceScript::Chain(STEPS) }
+        });
+        let delayed: BTreeSet<String> = (0..9).filter(uses_session).map(InstanceScript::mark).collect();
+        let pages = machine.pages().into_iter();
+        let pages: Vec<StoredPage> = pages.filter(|page| page.table == "sessions").collect();
+        run_with_bad_pages(&mut machine, &pages, &delayed, how).unwrap();
+        finish_repaired(&mut machine, &pages, &mut Counts::default()).unwrap();
+    }
+}
+
 /// Events are the leaves of their own index. A search in a leaf compares with whole events, so that an event that cannot be
 /// read also holds up the instances that share its leaf.
 #[test]

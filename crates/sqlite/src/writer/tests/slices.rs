@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::delete::{DeleteInstances, DeleteTrees};
-use crate::garbage::SLICE_COST;
+use crate::garbage::{SLICE_COST, SweepGarbage};
 
 /// Besides the rows that a slice pays for: the instances it removes, their entries in the garbage list and the totals.
 fn bound(instances: usize) -> u64 {
@@ -104,4 +104,55 @@ fn a_lost_slice_of_garbage_is_tried_again() {
     }
     let left: i64 = writer.db.conn.query_row("SELECT count(*) FROM history", [], |row| row.get(0)).unwrap();
     assert_eq!(left, 0);
+}
+
+#[test]
+fn a_writer_that_takes_no_more_work_does_not_wake_up_for_garbage() {
+    for only_reads in [false, true] {
+        let mut writer = writer(512);
+        fill(&writer, 2, 2_000);
+        let _answer = call(&mut writer, DeleteInstances { ids: ids(2), force: false });
+        changes(&mut writer);
+        if only_reads {
+            writer.only_read("opened for reading".to_owned());
+        } else {
+            writer.outage.break_with("broken".to_owned());
+        }
+        writer.tick();
+        drive(&mut writer);
+        assert_eq!(writer.next_wake(), None);
+    }
+}
+
+#[test]
+fn garbage_that_was_due_while_the_file_was_locked_is_removed_later() {
+    let mut writer = writer(512);
+    fill(&writer, 2, 2_000);
+    let _answer = call(&mut writer, DeleteInstances { ids: ids(2), force: false });
+    changes(&mut writer);
+    writer.tick();
+    writer.sweep_garbage_if_due();
+    writer.fail_waiting_callers("the database is locked by another process");
+    while writer.next_wake().is_some() {
+        writer.tick();
+        drive(&mut writer);
+    }
+    let left: i64 = writer.db.conn.query_row("SELECT count(*) FROM history", [], |row| row.get(0)).unwrap();
+    assert_eq!(left, 0);
+}
+
+#[test]
+fn events_of_a_pruned_execution_are_not_counted_again_when_their_instance_is_deleted() {
+    let mut writer = writer(512);
+    fill(&writer, 1, 1_500);
+    // The first execution was pruned: its events are in the list, and the first slice of them is removed.
+    let prune = "UPDATE executions SET execution_id = 2, event_count = 0; UPDATE instances SET current_execution_id = 2; \
+         INSERT INTO garbage SELECT instance_key, 1 FROM instances";
+    writer.db.conn.execute_batch(prune).unwrap();
+    let _swept = call(&mut writer, SweepGarbage);
+    changes(&mut writer);
+    let mut answer = call(&mut writer, DeleteInstances { ids: ids(1), force: false });
+    changes(&mut writer);
+    let deleted = answer.try_recv().unwrap().unwrap();
+    assert_eq!((deleted.executions_deleted, deleted.events_deleted), (1, 0));
 }
