@@ -83,6 +83,13 @@ impl SharedDatabase {
         started
     }
 
+    /// Starts a client that reads and runs nothing; returns when it has the file open.
+    pub(crate) fn start_client(&self) -> Result<VictimProcess, String> {
+        let client = VictimProcess::start(&["watch", &self.database()], &self.log);
+        client.wait_for("ready")?;
+        Ok(client)
+    }
+
     /// Checks a copy of the file: opening the file itself would empty its log.
     pub(crate) fn inspect(&mut self) -> Result<StoredTables, String> {
         let copy = tempfile::tempdir().unwrap();
@@ -136,11 +143,17 @@ fn case(seed: u64) -> Result<Counts, String> {
         let at_work = random.percent(85);
         let mut processes = if at_work { database.start(count)? } else { database.begin(count) };
         counts.add("rounds of three and more", u64::from(at_work && count >= 3));
+        // The last to be killed: the file stays open while all the others die.
+        let client = if at_work && round % 2 == 1 { Some(database.start_client()?) } else { None };
+        counts.add("rounds with a client", u64::from(client.is_some()));
         while !processes.is_empty() {
             // The kill is to hit a random moment; nothing is waited for.
             std::thread::sleep(Duration::from_micros(random.modulo(40_000)));
             processes.swap_remove(random.index(processes.len())).kill()?;
             counts.add(if at_work { "kills" } else { "kills while opening" }, 1);
+        }
+        if let Some(client) = client {
+            client.kill()?;
         }
         database.inspect().map_err(|failure| format!("round {round}: {failure}"))?;
     }
@@ -157,5 +170,6 @@ fn r4_nothing_is_lost_or_recorded_twice_when_processes_are_killed() {
     proof.require(&counts, "nodes", kills);
     if kills >= 50 {
         proof.require(&counts, "rounds of three and more", kills / 10);
+        proof.require(&counts, "rounds with a client", kills / 10);
     }
 }
