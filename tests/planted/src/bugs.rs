@@ -71,8 +71,16 @@ pub const BUGS: &[PlantedBug] = &[
         name: "storage-error-fails",
         does: "A commit that failed with a retryable error is recorded as the failure of the orchestration.",
         file: "crates/everturn/src/runtime/dispatcher/commit_turn.rs",
-        find: "if !error.is_retryable() {",
-        replace: "if !error.is_retryable() || BUG {",
+        find: "\
+        let committed = retry_while_locked(&self.lock, ProviderError::is_retryable, warn, call).await;
+        let Err(error) = committed else { return TurnCommitOutcome::Durable };",
+        replace: "\
+        let may_pass = |error: &ProviderError| error.is_retryable() && !BUG;
+        let committed = retry_while_locked(&self.lock, may_pass, warn, call).await;
+        let Err(error) = committed else { return TurnCommitOutcome::Durable };
+        if BUG && error.is_retryable() {
+            return TurnCommitOutcome::Refused(error);
+        }",
     },
     PlantedBug {
         name: "withdrawn-before-commit",
@@ -265,8 +273,22 @@ pub const BUGS: &[PlantedBug] = &[
         name: "outcome-stored-once",
         does: "The outcome of an activity is not stored again after the store has failed.",
         file: "crates/everturn/src/runtime/worker/settling.rs",
-        find: "Err(error) if error.is_retryable() || error.is_damaged() => error,",
-        replace: "Err(error) if (error.is_retryable() || error.is_damaged()) && !BUG => error,",
+        find: "let may_pass = |error: &ProviderError| error.is_retryable() || error.is_damaged();",
+        replace: "let may_pass = |error: &ProviderError| (error.is_retryable() || error.is_damaged()) && !BUG;",
+    },
+    PlantedBug {
+        name: "outage-counts-elsewhere",
+        does: "Attempts that a runtime could not take back count in the other runtimes of its process.",
+        file: "crates/everturn/src/runtime/uncounted_attempts.rs",
+        find: "Self(BY_STORE.of(store))",
+        replace: "Self(BY_STORE.of(store.filter(|_| !BUG)))",
+    },
+    PlantedBug {
+        name: "retried-for-ever",
+        does: "What a holder cannot store is tried for as long as its lock is renewed, and others wait for its place.",
+        file: "crates/everturn/src/runtime/retrying.rs",
+        find: "Err(error) if may_pass(&error) && Instant::now() < retried_until => error,",
+        replace: "Err(error) if may_pass(&error) && (Instant::now() < retried_until || BUG) => error,",
     },
     PlantedBug {
         name: "stranger-cancelled",

@@ -107,6 +107,16 @@ const LONG_OUTAGES: ProofRun = some_of(
     RUNTIME,
     "on_memory_in_paused_time::verbs_that_fail_together_with_the_renewals_poison_nothing",
 );
+const OUTAGES_OF_TWO: ProofRun = some_of(
+    "G5",
+    RUNTIME,
+    "on_memory_in_paused_time::attempts_that_cannot_be_taken_back_do_not_count_whichever_runtime_fetches_next",
+);
+const HELD_PLACES: ProofRun = some_of(
+    "G5",
+    RUNTIME,
+    "on_memory_in_paused_time::a_turn_that_cannot_be_committed_for_hours_leaves_its_place_to_others",
+);
 const OUTAGES: ProofRun = some_of("G5", RUNTIME, "an_outcome_that_cannot_be_stored_for_two_seconds");
 const STRANGERS: ProofRun =
     some_of("G5", RUNTIME, "on_memory::a_dropped_call_leaves_a_root_with_its_id_running");
@@ -246,6 +256,18 @@ pub const TRIALS: &[Trial] = &[
         "G5: no outage repeats an activity",
         OUTAGES,
         &["should have completed: Failed", "the activity ran again although its lock was held"],
+    ),
+    trial(
+        "outage-counts-elsewhere",
+        "G5: no outage ends in poison",
+        OUTAGES_OF_TWO,
+        &["should have completed: Failed"],
+    ),
+    trial(
+        "retried-for-ever",
+        "G7: damage stops its own instance only",
+        HELD_PLACES,
+        &["its lock should be abandoned from time to time"],
     ),
     trial(
         "stranger-cancelled",
