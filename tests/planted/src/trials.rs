@@ -356,6 +356,6 @@ pub const TRIALS: &[Trial] = &[
         "late-renewal-is-loss",
         "G5: a lock that is kept is used",
         LATE_RENEWALS,
-        &["assertion `left == right` failed"],
+        &["on an `Err` value: Timeout"],
     ),
 ];
