@@ -418,4 +418,34 @@ pub const BUGS: &[PlantedBug] = &[
         find: "if must_repeat {",
         replace: "if must_repeat && !BUG {",
     },
+    PlantedBug {
+        name: "deletion-at-once",
+        does: "SQLite: a deletion removes all events of a long history in one transaction.",
+        file: "crates/sqlite/src/delete.rs",
+        find: "if garbage::fits_instance(scope.conn, instance.key, budget)? {",
+        replace: "if garbage::fits_instance(scope.conn, instance.key, budget)? || BUG {",
+    },
+    PlantedBug {
+        name: "newcomers-last",
+        does: "SQLite: a batch takes the calls of clients only if those of lock holders leave room.",
+        file: "crates/sqlite/src/writer/fair_share.rs",
+        find: "&& (batch.is_in_share(payload_bytes, limits) || (*newcomer_owed && batch.newcomers == 0))",
+        replace: "\
+                && !BUG
+                && (batch.is_in_share(payload_bytes, limits) || (*newcomer_owed && batch.newcomers == 0))",
+    },
+    PlantedBug {
+        name: "readers-not-held",
+        does: "SQLite: new reads do not wait for the moment in which the write-ahead log is emptied.",
+        file: "crates/sqlite/src/checkpoint.rs",
+        find: "readers.hold();",
+        replace: "if !BUG { readers.hold(); }",
+    },
+    PlantedBug {
+        name: "late-renewal-is-loss",
+        does: "A lock whose renewal is answered late counts as lost, although the store keeps it.",
+        file: "crates/everturn/src/runtime/lock_keeper.rs",
+        find: "if late_renewals { after(self.ends_at.max(now), self.terms.timeout) }",
+        replace: "if late_renewals && !BUG { after(self.ends_at.max(now), self.terms.timeout) }",
+    },
 ];

@@ -29,6 +29,7 @@ pub const KEPT_MODULES: &[KeptModules] = &[
         file: "crates/everturn/tests/it/main.rs",
         modules: &[
             "cancellation_delivery",
+            "lock_renewal",
             "node_under_test",
             "outages_and_attempts",
             "parents_and_strangers",
@@ -41,10 +42,13 @@ pub const KEPT_MODULES: &[KeptModules] = &[
     KeptModules {
         file: "crates/sqlite/tests/it/main.rs",
         modules: &[
+            "bulk_delete",
             "clock_jumps",
             "conformance",
             "damage_sweep",
+            "group_commit",
             "large_store",
+            "log_growth",
             "newer_schema",
             "opening",
             "replaced_file",

@@ -135,6 +135,14 @@ const DROPPED_FETCH: ProofRun =
 const LAST_CALL: ProofRun =
     some_of("G2", CORE, "failure_from_outside_cancels_a_child_whose_call_is_the_last_event");
 const WAKE_UPS: ProofRun = some_of("G5", SQLITE, "in_batches::work_wake_ups::an_abandoned_activity");
+const LONG_DELETIONS: ProofRun =
+    some_of("G5", SQLITE, "bulk_delete::a_long_history_is_gone_at_once_and_its_rows_are_removed_in_slices");
+const LARGE_RESULTS: ProofRun =
+    some_of("G5", SQLITE, "group_commit::a_start_does_not_wait_behind_many_large_results");
+const LONG_READS: ProofRun =
+    some_of("G5", SQLITE, "log_growth::the_log_stays_short_while_long_reads_overlap");
+const LATE_RENEWALS: ProofRun =
+    some_of("G5", RUNTIME, "on_memory_in_paused_time::an_activity_whose_renewals_are_only_late_runs_once");
 
 const ENDS_OTHERWISE: &str = "should have come to";
 const ACTIVITY_LOST: &str = "was neither answered nor withdrawn";
@@ -308,5 +316,24 @@ pub const TRIALS: &[Trial] = &[
         "G5: a parked fetch is woken",
         FREE_PLACES,
         &["a place was free, but the next activity waited"],
+    ),
+    trial("readers-not-held", "G5: the log stays short", LONG_READS, &["the log grew to"]),
+    trial(
+        "deletion-at-once",
+        "G5: a large deletion does not hold up other calls",
+        LONG_DELETIONS,
+        &["most rows are left for later"],
+    ),
+    trial(
+        "newcomers-last",
+        "G5: a client does not wait for all workers",
+        LARGE_RESULTS,
+        &["behind the large results"],
+    ),
+    trial(
+        "late-renewal-is-loss",
+        "G5: a lock that is kept is used",
+        LATE_RENEWALS,
+        &["on an `Err` value: Timeout"],
     ),
 ];

@@ -1,12 +1,14 @@
 //! Many operations, few commits.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use everturn_core::WorkItem;
 use everturn_provider::{Provider, TagFilter};
 use everturn_sqlite::{SqliteOptions, SqliteProvider};
 
-use crate::store::{LOCK, Store, activity, begin, fetch, fetch_work, signal};
+use crate::store::{LOCK, Store, activity, begin, fetch, fetch_work, signal, start};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn operations_that_are_pending_together_share_a_commit() {
@@ -113,4 +115,49 @@ async fn parked_fetches_are_served_under_a_stream_of_operations() {
             task.abort();
         }
     }
+}
+
+/// How many activities end at the same time, and how large their results are: eight batches.
+const LARGE_RESULTS: usize = 64;
+const RESULT_BYTES: usize = 1024 * 1024;
+
+#[tokio::test]
+async fn a_start_does_not_wait_behind_many_large_results() {
+    let store = Store::new();
+    let provider = Arc::new(store.open_with_batches().await);
+    begin(&provider, "a", (1..).take(LARGE_RESULTS).map(|id| activity("a", id)).collect()).await;
+    let mut fetched = Vec::new();
+    for _ in 0..LARGE_RESULTS {
+        fetched.push(fetch_work(&provider).await.expect("an activity"));
+    }
+    // All calls are made before the first batch begins.
+    let other = store.sql();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let (called, stored) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    for (item, token, _) in fetched {
+        let (provider, called, stored) = (Arc::clone(&provider), Arc::clone(&called), Arc::clone(&stored));
+        let WorkItem::ActivityExecute { instance, execution_id, id, .. } = item else { unreachable!() };
+        let result = "x".repeat(RESULT_BYTES);
+        let completion = WorkItem::ActivityCompleted { instance, execution_id, id, result };
+        tokio::spawn(async move {
+            called.fetch_add(1, Ordering::SeqCst);
+            provider.ack_work_item(&token, Some(completion)).await.unwrap();
+            stored.fetch_add(1, Ordering::SeqCst);
+        });
+    }
+    let started = tokio::spawn({
+        let (provider, called, stored) = (Arc::clone(&provider), Arc::clone(&called), Arc::clone(&stored));
+        async move {
+            called.fetch_add(1, Ordering::SeqCst);
+            provider.enqueue_for_orchestrator(start("b"), None).await.unwrap();
+            // One thread runs all tasks, in the order in which they are answered.
+            stored.load(Ordering::SeqCst)
+        }
+    });
+    while called.load(Ordering::SeqCst) <= LARGE_RESULTS {
+        tokio::task::yield_now().await;
+    }
+    other.execute_batch("COMMIT").unwrap();
+    let before = started.await.unwrap();
+    assert!(before <= 16, "the start waited behind the large results: {before} were stored before it");
 }

@@ -71,7 +71,7 @@ async fn write(store: &Store, provider: &Arc<SqliteProvider>, total_bytes: u64) 
     largest
 }
 
-/// Callers that list all instances again and again.
+/// Callers that list again and again.
 struct ListLoops {
     stop: Arc<AtomicBool>,
     loops: Vec<tokio::task::JoinHandle<u64>>,
@@ -79,6 +79,11 @@ struct ListLoops {
 
 impl ListLoops {
     fn start(provider: &Arc<SqliteProvider>) -> Self {
+        Self::listing(provider, None)
+    }
+
+    /// Two callers that list the executions of an instance, or all instances.
+    fn listing(provider: &Arc<SqliteProvider>, executions_of: Option<&'static str>) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let list = || {
             let (provider, stop) = (Arc::clone(provider), Arc::clone(&stop));
@@ -86,7 +91,10 @@ impl ListLoops {
                 let admin = provider.as_management_capability().unwrap();
                 let mut lists = 0;
                 while !stop.load(Ordering::Relaxed) {
-                    admin.list_instances().await.unwrap();
+                    match executions_of {
+                        Some(instance) => drop(admin.list_executions(instance).await.unwrap()),
+                        None => drop(admin.list_instances().await.unwrap()),
+                    }
                     lists += 1;
                 }
                 lists
@@ -110,6 +118,28 @@ async fn the_log_stays_short_while_callers_list_without_a_pause() {
     let (store, provider) = filled_store(20_000).await;
     let loops = ListLoops::start(&provider);
     let largest = write(&store, &provider, 112 * MIB).await;
+    loops.stop().await;
+    assert!(largest < 64 * MIB, "the log grew to {} MiB", largest / MIB);
+}
+
+/// One list of so many executions is one read, which takes longer than several commits. Two callers leave no moment between
+/// their reads.
+const EXECUTIONS: u32 = 300_000;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn the_log_stays_short_while_long_reads_overlap() {
+    let (store, provider) = filled_store(1).await;
+    store
+        .sql()
+        .execute(
+            "WITH RECURSIVE n(n) AS (SELECT 2 UNION ALL SELECT n + 1 FROM n WHERE n <= ?1) \
+             INSERT INTO executions (instance_key, execution_id, status, started_at_ms, completed_at_ms) \
+             SELECT instance_key, n, 'ContinuedAsNew', 1, 1 FROM instances, n WHERE instance_id = 'filled-1'",
+            [EXECUTIONS],
+        )
+        .unwrap();
+    let loops = ListLoops::listing(&provider, Some("filled-1"));
+    let largest = write(&store, &provider, 80 * MIB).await;
     loops.stop().await;
     assert!(largest < 64 * MIB, "the log grew to {} MiB", largest / MIB);
 }
