@@ -101,7 +101,7 @@ pub const BUGS: &[PlantedBug] = &[
         replace: "\
         let give_back = || async {
             if BUG {
-                self.acknowledge(&work.item.token).await;
+                self.acknowledge(work.item.label()).await;
             } else {
                 self.abandon_after_outage(&work.item, SHORT_DELAY).await;
             }
