@@ -112,6 +112,15 @@ fn options() -> RuntimeOptions {
     }
 }
 
+/// The options of outages of hours: locks are not the short ones of a stress run, whose renewals would be most of the work.
+fn options_of_long_outages() -> RuntimeOptions {
+    RuntimeOptions {
+        worker_lock_timeout: Duration::from_millis(30_001),
+        orchestrator_lock_timeout: Duration::from_millis(30_001),
+        ..options()
+    }
+}
+
 /// A store whose `verbs` fail from the first call of `open` on, for as long as `lasts`.
 fn failing_for(
     store: &TestStore,
@@ -333,8 +342,8 @@ async fn an_outcome_that_cannot_be_stored_for_hours_poisons_nothing(store: TestS
     let activity = CountedActivity::taking(Duration::from_secs(1));
     let (failing, begin) =
         failing_for(&store, &["settle_work/end"], disk_error, Duration::from_secs(3 * 3_600));
-    let node =
-        NodeUnderTest::start(failing.clone(), activity.activities(), orchestrations(), options()).await;
+    let options = options_of_long_outages();
+    let node = NodeUnderTest::start(failing.clone(), activity.activities(), orchestrations(), options).await;
     start_as(&node, "i", "WithoutSession").await;
     activity.begins().await;
     begin.add_permits(1);
@@ -349,8 +358,8 @@ async fn a_turn_that_cannot_be_committed_for_hours_leaves_its_place_to_others_an
 ) {
     let activity = CountedActivity::taking(Duration::from_secs(1));
     let (failing, begin) = failing_for(&store, &["commit_turn"], disk_error, Duration::from_secs(3 * 3_600));
-    let node =
-        NodeUnderTest::start(failing.clone(), activity.activities(), orchestrations(), options()).await;
+    let options = options_of_long_outages();
+    let node = NodeUnderTest::start(failing.clone(), activity.activities(), orchestrations(), options).await;
     begin.add_permits(1);
     start_as(&node, "i", "WithoutSession").await;
     assert_eq!(output_of(&node, "i").await, "done");
