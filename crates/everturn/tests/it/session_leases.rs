@@ -7,6 +7,7 @@ use std::time::Duration;
 use everturn::providers::{Provider, ProviderError, WorkItem};
 use everturn::runtime::registry::{ActivityRegistry, OrchestrationRegistry};
 use everturn::{ActivityContext, OrchestrationContext, RuntimeOptions};
+use everturn_proof::many;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
@@ -133,15 +134,18 @@ async fn a_runtime_claims_no_session_that_it_cannot_serve(store: TestStore) {
 
 async fn a_long_session_costs_the_same_with_many_slots_as_with_one(store: TestStore) {
     let mut calls = Vec::new();
+    let activities_in_all = many(2_000);
     for slots in [1, 64] {
         let counted = TamperingStore::new(store.provider(), |_| None);
         let options = RuntimeOptions { worker_concurrency: slots, ..many_slots() };
         let activities = crate::node_under_test::echo_as("Work");
         let node = NodeUnderTest::start(counted.clone(), activities, fan_out(), options).await;
         let instance = format!("{slots} slots");
-        node.client.start_orchestration(&instance, "OneSession", "2000").await.unwrap();
-        assert_eq!(node.output_of(&instance).await, "2000");
-        assert_eq!((counted.work_locked(), counted.count("settle_work/abandon")), (2_000, 0), "{instance}");
+        let count = activities_in_all.to_string();
+        node.client.start_orchestration(&instance, "OneSession", count.clone()).await.unwrap();
+        assert_eq!(node.output_of(&instance).await, count);
+        let locked_and_abandoned = (counted.work_locked(), counted.count("settle_work/abandon"));
+        assert_eq!(locked_and_abandoned, (activities_in_all, 0), "{instance}");
         calls.push(counted.count("fetch_work"));
         node.runtime.shutdown(None).await;
     }
