@@ -1,4 +1,5 @@
-//! Timers that fire: messages and activities that become visible, and delays of instances that end.
+//! Timers that fire: messages and activities that become visible, and delays of instances that end. A fetch also shows what is
+//! due of the instance that it takes (`fetch_turns.rs`).
 
 use rusqlite::OptionalExtension;
 

@@ -1,7 +1,8 @@
 //! What becomes of messages whose instance does not exist.
 //!
 //! A cancellation is dropped when it is sent. Queue messages without a queued start are orphans, and the next fetch deletes
-//! them. Any other message waits for a start; a sweep dead-letters it after a time.
+//! them. Any other message waits for a start; a sweep dead-letters it after a time. What still reaches the runtime without
+//! naming an orchestration is dropped there (`dispatcher/decision.rs`).
 
 use std::time::Duration;
 
