@@ -1,63 +1,40 @@
-//! Durable commits of plain SQLite without the engine: the reference for all other figures.
+//! Durable commits of plain SQLite without an engine: the limit of the disk in the same run.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use everturn_bench_protocol::{BenchResult, Figures, MeasureReply, MeasureRequest, median};
 use rusqlite::Connection;
-use tempfile::TempDir;
 
-use crate::Result;
-use crate::figures::median;
-
-const WARM_UP_COMMITS: usize = 2_000;
-const SINGLE_ROW_COMMITS: usize = 1_000;
+const WARM_UP_COMMITS: usize = 1_000;
+const SINGLE_ROW_COMMITS: usize = 500;
+const RESTED_COMMITS: usize = 50;
 const MANY_ROW_COMMITS: usize = 200;
 const ROWS_A_COMMIT: usize = 100;
 const TEXT_BYTES: usize = 100;
 
-/// Durable commits of plain SQLite, at the median.
-pub(crate) struct BareDisk {
-    /// Seconds that a durable commit of one row takes.
-    pub(crate) commit_s: f64,
-    /// Rows a second in durable transactions of a hundred rows.
-    pub(crate) rows_per_s: f64,
+/// Measures in a new database in the folder of the request, with its rest (`rest_ms`) before each single-row commit.
+pub(crate) fn measure(request: &MeasureRequest) -> BenchResult<MeasureReply> {
+    let mut connection = warm_database(&request.folder)?;
+    let rest = Duration::from_millis(request.size_or_zero("rest_ms"));
+    let commits = if rest.is_zero() { SINGLE_ROW_COMMITS } else { RESTED_COMMITS };
+    let commit_s = median_commit_s(&mut connection, commits, 1, rest)?;
+    let many_rows_s = median_commit_s(&mut connection, MANY_ROW_COMMITS, ROWS_A_COMMIT, Duration::ZERO)?;
+    let rows_per_s = ROWS_A_COMMIT as f64 / many_rows_s;
+    Ok(MeasureReply::whole(Figures::of([("commit_s", commit_s), ("rows_per_s", rows_per_s)])))
 }
 
-impl BareDisk {
-    /// Measures in a new database in this folder.
-    pub(crate) fn measure(folder: &Path) -> Result<Self> {
-        let (_folder, mut connection) = warm_database(folder)?;
-        let commit_s = median_commit_s(&mut connection, SINGLE_ROW_COMMITS, 1, Duration::ZERO)?;
-        let many_rows_s = median_commit_s(&mut connection, MANY_ROW_COMMITS, ROWS_A_COMMIT, Duration::ZERO)?;
-        Ok(Self { commit_s, rows_per_s: ROWS_A_COMMIT as f64 / many_rows_s })
-    }
-
-    pub(crate) fn mean(before: &Self, after: &Self) -> Self {
-        Self {
-            commit_s: (before.commit_s + after.commit_s) / 2.0,
-            rows_per_s: (before.rows_per_s + after.rows_per_s) / 2.0,
-        }
-    }
-}
-
-/// Seconds that a durable commit of one row takes after a rest.
-pub(crate) fn rested_commit_s(folder: &Path, commits: usize, rest: Duration) -> Result<f64> {
-    let (_folder, mut connection) = warm_database(folder)?;
-    median_commit_s(&mut connection, commits, 1, rest)
-}
-
-fn warm_database(folder: &Path) -> Result<(TempDir, Connection)> {
-    let folder = tempfile::Builder::new().prefix("bare-").tempdir_in(folder)?;
-    let mut connection = Connection::open(folder.path().join("bare.db"))?;
+fn warm_database(folder: &Path) -> BenchResult<Connection> {
+    let mut connection = Connection::open(folder.join("bare.db"))?;
     set_up(&connection)?;
     for _ in 0..WARM_UP_COMMITS {
         commit_rows(&mut connection, 1)?;
     }
-    Ok((folder, connection))
+    Ok(connection)
 }
 
 /// One table of an integer key and a text, in a database as durable as the engine's.
-fn set_up(connection: &Connection) -> Result<()> {
+fn set_up(connection: &Connection) -> BenchResult<()> {
     let mode: String = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
     connection.execute_batch("PRAGMA synchronous = FULL")?;
     let synchronous: i64 = connection.query_row("PRAGMA synchronous", [], |row| row.get(0))?;
@@ -68,7 +45,7 @@ fn set_up(connection: &Connection) -> Result<()> {
     Ok(())
 }
 
-fn commit_rows(connection: &mut Connection, rows: usize) -> Result<()> {
+fn commit_rows(connection: &mut Connection, rows: usize) -> BenchResult<()> {
     let text = "x".repeat(TEXT_BYTES);
     let transaction = connection.transaction()?;
     {
@@ -81,7 +58,12 @@ fn commit_rows(connection: &mut Connection, rows: usize) -> Result<()> {
     Ok(())
 }
 
-fn median_commit_s(connection: &mut Connection, commits: usize, rows: usize, rest: Duration) -> Result<f64> {
+fn median_commit_s(
+    connection: &mut Connection,
+    commits: usize,
+    rows: usize,
+    rest: Duration,
+) -> BenchResult<f64> {
     let mut seconds = Vec::with_capacity(commits);
     for _ in 0..commits {
         if !rest.is_zero() {
@@ -91,5 +73,5 @@ fn median_commit_s(connection: &mut Connection, commits: usize, rows: usize, res
         commit_rows(connection, rows)?;
         seconds.push(began.elapsed().as_secs_f64());
     }
-    median(seconds)
+    median(&seconds)
 }

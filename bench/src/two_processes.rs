@@ -3,7 +3,7 @@
 //! The bars are times, not ratios: what they bound is waiting, not work.
 
 use std::io::{BufRead as _, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -12,28 +12,19 @@ use everturn::providers::sqlite::SqliteProvider;
 use everturn::runtime::Runtime;
 use everturn::runtime::registry::ActivityRegistry;
 use everturn::{ActivityContext, Client, OrchestrationContext, OrchestrationRegistry};
-
-use crate::Result;
-use crate::bare_disk::BareDisk;
-use crate::figures::{Figures, median};
-use crate::report::{Verdict, ms};
+use everturn_bench_protocol::{BenchResult, Figures, MeasureReply, MeasureRequest, median};
 
 /// The argument with which this program starts itself as a process with a runtime.
 pub(crate) const SERVE_FLAG: &str = "--serve";
 
-const ROUNDS: usize = 200;
-const KILLS: usize = 10;
 /// How long the activity of a process takes that is killed meanwhile.
 const TAKES: Duration = Duration::from_millis(300);
-const SERVED_MAX_S: f64 = 0.030;
-const WOKEN_MAX_S: f64 = 0.015;
-const RECOVERY_MAX_S: f64 = 1.0;
 
 /// A process with a runtime. It is killed when it is dropped.
 struct ServingProcess(Child);
 
 impl ServingProcess {
-    fn start(database: &Path) -> Result<Self> {
+    fn start(database: &Path) -> BenchResult<Self> {
         let mut child = Command::new(std::env::current_exe()?)
             .arg(SERVE_FLAG)
             .arg(database)
@@ -47,7 +38,7 @@ impl ServingProcess {
         if line.trim_end() == "ready" { Ok(process) } else { Err(format!("it says '{line}'").into()) }
     }
 
-    fn kill(&mut self) -> Result<()> {
+    fn kill(&mut self) -> BenchResult<()> {
         self.0.kill()?;
         self.0.wait()?;
         Ok(())
@@ -72,31 +63,30 @@ async fn toil(ctx: OrchestrationContext, _input: String) -> std::result::Result<
 }
 
 /// Runs a runtime until this process is killed.
-pub(crate) async fn serve(database: &Path) -> Result<()> {
+pub(crate) async fn serve(database: &Path) -> BenchResult<()> {
     let store = Arc::new(open(database).await?);
     let toils = |_: ActivityContext, _: String| async {
         tokio::time::sleep(TAKES).await;
         Ok(String::new())
     };
-    let activities = ActivityRegistry::builder().register("toil", toils).build_result()?;
+    let activities = ActivityRegistry::builder().register("toil", toils).build();
     let orchestrations =
-        OrchestrationRegistry::builder().register_typed("now", now).register("toil", toil).build_result()?;
+        OrchestrationRegistry::builder().register_typed("now", now).register("toil", toil).build();
     let _runtime = Runtime::start_with_store(store, activities, orchestrations).await;
     println!("ready");
     std::future::pending().await
 }
 
-async fn open(database: &Path) -> Result<SqliteProvider> {
+async fn open(database: &Path) -> BenchResult<SqliteProvider> {
     Ok(SqliteProvider::new(&format!("sqlite:{}", database.display()), None).await?)
 }
 
-pub(crate) async fn measure_service(folder: PathBuf) -> Result<Figures> {
-    let folder = tempfile::Builder::new().prefix("service-").tempdir_in(folder)?;
-    let database = folder.path().join("engine.db");
+pub(crate) async fn measure_service(request: &MeasureRequest) -> BenchResult<MeasureReply> {
+    let database = request.folder.join("engine.db");
     let _server = ServingProcess::start(&database)?;
     let client = Client::new(Arc::new(open(&database).await?));
     let (mut served, mut woken) = (Vec::new(), Vec::new());
-    for round in 0..ROUNDS {
+    for round in 0..request.size("rounds")? {
         let (id, began) = (format!("round-{round}"), Instant::now());
         client.start_orchestration(&id, "now", "").await?;
         let stored = SystemTime::now();
@@ -105,24 +95,15 @@ pub(crate) async fn measure_service(folder: PathBuf) -> Result<Figures> {
         let first_turn = UNIX_EPOCH + Duration::from_millis(output);
         woken.push(first_turn.duration_since(stored).unwrap_or_default().as_secs_f64());
     }
-    Ok(Figures::of([("served_s", median(served)?), ("woken_s", median(woken)?)]))
-}
-
-pub(crate) fn judge_service(figures: &Figures, _bare: &BareDisk) -> Result<Verdict> {
-    let (served_s, woken_s) = (figures.get("served_s")?, figures.get("woken_s")?);
-    Ok(Verdict {
-        figure: format!("{} start and wait, {} wake-up", ms(served_s), ms(woken_s)),
-        bar: format!("below {} and {}", ms(SERVED_MAX_S), ms(WOKEN_MAX_S)),
-        pass: served_s < SERVED_MAX_S && woken_s < WOKEN_MAX_S,
-    })
+    let figures = Figures::of([("served_s", median(&served)?), ("woken_s", median(&woken)?)]);
+    Ok(MeasureReply::whole(figures))
 }
 
 /// Kills the process that runs an activity, with another process and this client on the file, and waits for its end.
-pub(crate) async fn measure_recovery(folder: PathBuf) -> Result<Figures> {
+pub(crate) async fn measure_recovery(request: &MeasureRequest) -> BenchResult<MeasureReply> {
     let mut slowest_s = 0.0_f64;
-    for kill in 0..KILLS {
-        let folder = tempfile::Builder::new().prefix("recovery-").tempdir_in(&folder)?;
-        let database = folder.path().join("engine.db");
+    for kill in 0..request.size("kills")? {
+        let database = request.folder.join(format!("engine-{kill}.db"));
         let mut killed = ServingProcess::start(&database)?;
         let client = Client::new(Arc::new(open(&database).await?));
         let id = format!("kill-{kill}");
@@ -136,14 +117,5 @@ pub(crate) async fn measure_recovery(folder: PathBuf) -> Result<Figures> {
         // The other process runs the whole activity again.
         slowest_s = slowest_s.max(began.elapsed().saturating_sub(TAKES).as_secs_f64());
     }
-    Ok(Figures::of([("slowest_s", slowest_s)]))
-}
-
-pub(crate) fn judge_recovery(figures: &Figures, _bare: &BareDisk) -> Result<Verdict> {
-    let slowest_s = figures.get("slowest_s")?;
-    Ok(Verdict {
-        figure: format!("{} at most, of {KILLS} kills", ms(slowest_s)),
-        bar: format!("below {}", ms(RECOVERY_MAX_S)),
-        pass: slowest_s < RECOVERY_MAX_S,
-    })
+    Ok(MeasureReply::whole(Figures::of([("slowest_s", slowest_s)])))
 }

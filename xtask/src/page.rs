@@ -6,7 +6,8 @@ use std::path::Path;
 use everturn_proof::Counts;
 
 use crate::catalogue::{PROOFS, ProofEntry};
-use crate::record::{LongRun, RecordedFailure, SurvivingMutant, TestResult};
+use crate::mutants::survivor_reason;
+use crate::record::{LongRun, RecordedFailure, TestResult, last_mutants};
 
 /// Where the page is.
 pub(crate) const PAGE: &str = "docs/reliability.md";
@@ -93,9 +94,7 @@ fn figures(page: &mut String, runs: &[LongRun]) {
 
 /// The last sample of mutants, with every survivor.
 fn mutants(page: &mut String, runs: &[LongRun]) {
-    let samples = runs.iter().flat_map(|run| run.tests.iter().map(move |test| (run, test)));
-    let last = samples.rev().find(|(_, test)| test.counts().get("viable mutants") > 0);
-    let Some((run, test)) = last else { return };
+    let Some((run, test)) = last_mutants(runs) else { return };
     let counts = test.counts();
     let (viable, caught) = (counts.get("viable mutants"), counts.get("mutants caught"));
     let _ = writeln!(
@@ -110,8 +109,8 @@ fn mutants(page: &mut String, runs: &[LongRun]) {
     if test.survivors.is_empty() {
         let _ = writeln!(page, "None survived.");
     }
-    for SurvivingMutant { mutant, reason } in &test.survivors {
-        let reason = reason.as_deref().unwrap_or("no reason is given");
+    for mutant in &test.survivors {
+        let reason = survivor_reason(mutant).unwrap_or("no reason is given");
         let _ = writeln!(page, "- `{mutant}`: {reason}");
     }
 }
@@ -184,7 +183,7 @@ fn grouped(counts: &Counts) -> String {
 #[cfg(test)]
 mod tests {
     use super::page;
-    use crate::record::{LongRun, RecordedFailure, SurvivingMutant, TestResult};
+    use crate::record::{LongRun, RecordedFailure, TestResult};
 
     fn run(commit: &str, failures: Vec<RecordedFailure>) -> LongRun {
         let counts = vec![("power cuts".to_owned(), 5_001), ("instances".to_owned(), 700)];
@@ -205,11 +204,7 @@ mod tests {
     #[test]
     fn the_score_of_mutants_is_in_the_long_column_of_r15_with_every_survivor() {
         let counts = vec![("viable mutants".to_owned(), 120), ("mutants caught".to_owned(), 117)];
-        let survivor = SurvivingMutant {
-            mutant: "a.rs:1:2: replace + with -".into(),
-            reason: Some("never read".into()),
-        };
-        let survivors = vec![survivor];
+        let survivors = vec!["a.rs:1:2: replace + with -".to_owned()];
         let test = TestResult { counts, seconds: 60.0, survivors, ..TestResult::new("R15", "mutants") };
         let page = page(&[LongRun { tests: vec![test], ..run("aaa", vec![]) }]);
         assert!(
@@ -219,7 +214,7 @@ mod tests {
             "{page}"
         );
         assert!(page.contains("117 of 120 viable mutants were caught by the fast tests, 97 %"), "{page}");
-        assert!(page.contains("- `a.rs:1:2: replace + with -`: never read"), "{page}");
+        assert!(page.contains("- `a.rs:1:2: replace + with -`: no reason is given"), "{page}");
     }
 
     #[test]

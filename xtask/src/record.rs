@@ -31,15 +31,7 @@ pub(crate) struct TestResult {
     pub(crate) failures: Vec<RecordedFailure>,
     /// Of mutants: those that no test noticed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) survivors: Vec<SurvivingMutant>,
-}
-
-/// A mutant that no test noticed.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct SurvivingMutant {
-    pub(crate) mutant: String,
-    /// Why that is accepted, if it is.
-    pub(crate) reason: Option<String>,
+    pub(crate) survivors: Vec<String>,
 }
 
 /// A case that failed.
@@ -78,6 +70,12 @@ impl TestResult {
         self.failures.extend(other.failures);
         self.survivors.extend(other.survivors);
     }
+}
+
+/// The last sample of mutants, and its run.
+pub(crate) fn last_mutants(runs: &[LongRun]) -> Option<(&LongRun, &TestResult)> {
+    let samples = runs.iter().flat_map(|run| run.tests.iter().map(move |test| (run, test)));
+    samples.rev().find(|(_, test)| test.counts().get("viable mutants") > 0)
 }
 
 /// Adds a result to those of the same test.

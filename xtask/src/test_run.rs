@@ -39,7 +39,7 @@ pub(crate) fn follow(
     }
     let status = child.wait().map_err(|error| format!("{shown}: {error}"))?;
     let said = listener.join().unwrap_or_default();
-    Ok(read.end(&shown, status.success(), &said))
+    Ok(read.end(status.success(), &said))
 }
 
 /// What was read so far.
@@ -93,7 +93,7 @@ impl TestOutput<'_> {
         }
     }
 
-    fn end(mut self, command: &str, is_success: bool, said: &str) -> Vec<TestResult> {
+    fn end(mut self, is_success: bool, said: &str) -> Vec<TestResult> {
         let mut rest = TestResult::new(self.proof, "tests");
         let passed = said.lines().filter_map(passed).sum();
         rest.counts.push(("tests passed".to_owned(), passed));
@@ -102,7 +102,9 @@ impl TestOutput<'_> {
             let lines: Vec<&str> = lines.filter(|line| !line.ends_with("... ok")).collect();
             let what = lines.iter().skip(lines.len().saturating_sub(LINES_KEPT));
             let what = what.copied().collect::<Vec<_>>().join("\n");
-            rest.failures.push(RecordedFailure { seed: None, command: command.to_owned(), what });
+            // The command that was run names folders of this machine.
+            let command = format!("cargo xtask proof --only {}", self.proof);
+            rest.failures.push(RecordedFailure { seed: None, command, what });
         }
         self.tests.push(rest);
         self.tests
@@ -151,7 +153,9 @@ mod tests {
     #[test]
     fn a_run_that_ends_badly_without_a_report_is_a_failure() {
         let tests = followed("echo 'test a ... FAILED'; kill -9 $$");
-        assert!(tests[0].failures[0].what.contains("test a ... FAILED"));
+        let failure = &tests[0].failures[0];
+        assert!(failure.what.contains("test a ... FAILED"));
+        assert_eq!(failure.command, "cargo xtask proof --only R2");
     }
 
     #[test]

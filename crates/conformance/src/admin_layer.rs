@@ -3,8 +3,8 @@
 use async_trait::async_trait;
 use everturn_core::Event;
 use everturn_provider::management::{
-    DeleteInstanceResult, ExecutionInfo, InstanceFilter, InstanceInfo, PruneOptions, PruneResult,
-    QueueDepths, SystemMetrics,
+    DeadLetterRecord, DeadLetterSelection, DeleteInstanceResult, ExecutionInfo, InstanceFilter, InstanceInfo,
+    PruneOptions, PruneResult, QueueDepths, SystemMetrics,
 };
 use everturn_provider::{ProviderAdmin, ProviderError};
 
@@ -99,6 +99,18 @@ impl<L: AdminLayer> ProviderAdmin for LayeredAdmin<L> {
 
     async fn get_queue_depths(&self) -> Result<QueueDepths, ProviderError> {
         self.0.get_queue_depths().await
+    }
+
+    async fn read_dead_letters(
+        &self,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<DeadLetterRecord>, ProviderError> {
+        self.0.inner().read_dead_letters(after, limit).await
+    }
+
+    async fn delete_dead_letters(&self, which: DeadLetterSelection) -> Result<u64, ProviderError> {
+        self.0.inner().delete_dead_letters(which).await
     }
 
     async fn list_children(&self, instance_id: &str) -> Result<Vec<String>, ProviderError> {

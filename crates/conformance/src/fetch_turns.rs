@@ -36,6 +36,7 @@ cases! { $ fetch_turns as fetch_turns_cases:
     one_ready_instance_is_enough_for_a_fetch_of_many,
     a_fetch_of_many_takes_the_oldest_first,
     each_instance_of_a_batch_has_its_own_token_and_messages,
+    an_instance_that_was_fetched_before_comes_alone,
     instances_of_a_batch_are_released_and_expire_one_by_one,
     lock_left_is_at_most_the_lock_timeout_and_not_zero,
 }
@@ -316,6 +317,27 @@ async fn each_instance_of_a_batch_has_its_own_token_and_messages(h: CaseHarness)
         assert_eq!(h.event_ids(instance).await, [1, 2, 3]);
     }
     assert_eq!((turns.len(), h.messages_waiting().await), (3, 0));
+}
+
+async fn an_instance_that_was_fetched_before_comes_alone(h: CaseHarness) {
+    for instance in ["a", "b", "c"] {
+        h.send(start(instance)).await;
+    }
+    let turns = drain_in_batches(&h, 3).await;
+    h.release_turn(&turns[0].lock_token, None, true).await.unwrap();
+    // The process that has the others ends: their locks expire, the attempts count.
+    h.pass(PAST_LOCK);
+    for instance in ["d", "e"] {
+        h.send(start(instance)).await;
+    }
+    let mut instances = Vec::new();
+    loop {
+        let turns = fetch_batch(&h, 3).await;
+        let Some(most) = turns.iter().map(|turn| turn.attempt_count).max() else { break };
+        assert!(most == 1 || turns.len() == 1, "{} turns come with one at attempt {most}", turns.len());
+        instances.extend(turns.into_iter().map(|turn| turn.item.instance));
+    }
+    assert_eq!(instances, ["a", "b", "c", "d", "e"]);
 }
 
 async fn instances_of_a_batch_are_released_and_expire_one_by_one(h: CaseHarness) {

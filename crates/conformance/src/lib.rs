@@ -90,6 +90,7 @@ pub mod admin;
 pub mod arrival_order;
 pub mod as_store;
 pub mod capability_filter;
+pub mod commit_step;
 pub mod commit_turn;
 pub mod concurrency;
 pub mod damage;
@@ -158,6 +159,7 @@ macro_rules! provider_tests {
         $crate::arrival_order_cases!($factory);
         $crate::as_store_cases!($factory);
         $crate::capability_filter_cases!($factory);
+        $crate::commit_step_cases!($factory);
         $crate::commit_turn_cases!($factory);
         $crate::concurrency_cases!($factory);
         $crate::damage_cases!($factory);

@@ -109,6 +109,7 @@ pub fn decode<T: DeserializeOwned>(text: &str) -> Result<T, String> {
 
 /// Returns true if both payloads are the same text, or one is the other in quotes: [`encode`] and [`encode_typed`] of one
 /// value.
+#[inline(always)]
 pub(crate) fn is_same_payload(one: &str, other: &str) -> bool {
     one == other || is_quoted_form(one, other) || is_quoted_form(other, one)
 }

@@ -127,14 +127,23 @@ impl OrchestrationContext {
     where
         F: Future<Output = T>,
     {
-        let mut children: Vec<_> = futures.into_iter().map(Child::boxed).collect();
+        let mut pending: Vec<(usize, Pin<Box<F>>)> = futures.into_iter().map(Box::pin).enumerate().collect();
+        let mut values: Vec<Option<T>> = pending.iter().map(|_| None).collect();
         poll_fn(|cx| {
-            // Every child is polled, also after one was found pending.
-            let pending = children.iter_mut().filter_map(|child| (!child.poll(cx)).then_some(())).count();
-            if pending > 0 {
+            // Every child that is pending is polled, also after one was found pending.
+            pending.retain_mut(|(place, child)| match child.as_mut().poll(cx) {
+                Poll::Ready(value) => {
+                    if let Some(empty) = values.get_mut(*place) {
+                        *empty = Some(value);
+                    }
+                    false
+                }
+                Poll::Pending => true,
+            });
+            if !pending.is_empty() {
                 return Poll::Pending;
             }
-            Poll::Ready(children.iter_mut().filter_map(Child::take).collect())
+            Poll::Ready(std::mem::take(&mut values).into_iter().flatten().collect())
         })
         .await
     }

@@ -60,6 +60,7 @@ impl Event {
     }
 
     /// An event stamped with the given time. The engine makes events only this way.
+    #[inline]
     pub fn stamped(
         event_id: u64,
         instance_id: impl Into<String>,

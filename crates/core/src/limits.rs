@@ -38,7 +38,8 @@ pub const MAX_CARRIED_BYTES: usize = 64 * 1024 * 1024;
 /// Bytes that the text of a failure may have even if the payload limit is smaller: a failure must name its cause.
 pub const MIN_FAILURE_TEXT_BYTES: usize = 1_024;
 
-/// Most instances one dispatcher slot holds locked at once: enough to fill a commit, few enough to be polled one by one.
+/// Most instances one dispatcher slot fetches at once, and with how many in hand it fetches no more: enough to fill a commit,
+/// few enough to be polled one by one.
 pub const MAX_TURNS_IN_HAND: usize = 16;
 
 /// Dispatcher slots fetch no turn while so many executions wait to be dropped: dropping one takes microseconds, so that more

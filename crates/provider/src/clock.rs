@@ -1,5 +1,6 @@
 //! The source of time and randomness.
 
+use std::cell::RefCell;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -43,6 +44,38 @@ impl Default for SystemClock {
     }
 }
 
+/// How many random numbers one call of the operating system brings: a step of an instance needs several.
+const RANDOM_RESERVE: usize = 32;
+
+/// Random numbers of the operating system, drawn ahead. Each is used once.
+struct RandomReserve {
+    bytes: [u8; RANDOM_RESERVE * 16],
+    unused: usize,
+    /// The process that drew them: after a fork there are two with the same.
+    process_id: u32,
+}
+
+thread_local! {
+    static RANDOM: RefCell<RandomReserve> = const {
+        RefCell::new(RandomReserve { bytes: [0; RANDOM_RESERVE * 16], unused: 0, process_id: 0 })
+    };
+}
+
+impl RandomReserve {
+    fn next(&mut self) -> u128 {
+        let process_id = std::process::id();
+        if self.unused == 0 || self.process_id != process_id {
+            #[expect(clippy::expect_used, reason = "without randomness no lock token is safe")]
+            getrandom::fill(&mut self.bytes).expect("the operating system gives random bytes");
+            (self.unused, self.process_id) = (RANDOM_RESERVE, process_id);
+        }
+        self.unused -= 1;
+        let (numbers, _) = self.bytes.as_chunks_mut::<16>();
+        let next = numbers.get_mut(self.unused).map(std::mem::take);
+        u128::from_le_bytes(next.unwrap_or_default())
+    }
+}
+
 /// The system's wall time in milliseconds since the epoch.
 pub(crate) fn system_wall_ms() -> u64 {
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -59,10 +92,7 @@ impl Clock for SystemClock {
     }
 
     fn random_u128(&self) -> u128 {
-        let mut bytes = [0_u8; 16];
-        #[expect(clippy::expect_used, reason = "without randomness no lock token is safe")]
-        getrandom::fill(&mut bytes).expect("the operating system gives random bytes");
-        u128::from_le_bytes(bytes)
+        RANDOM.with_borrow_mut(RandomReserve::next)
     }
 
     fn moved(&self) -> Pin<Box<dyn Future<Output = ()> + Send>> {
@@ -145,5 +175,25 @@ impl Clock for ManualClock {
     fn moved(&self) -> Pin<Box<dyn Future<Output = ()> + Send>> {
         let moved = Arc::clone(&self.moved).notified_owned();
         Box::pin(moved)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn no_random_number_of_the_system_comes_twice_on_any_thread() {
+        let draw = || -> Vec<u128> {
+            let clock = SystemClock::new();
+            (0..RANDOM_RESERVE * 3 + 1).map(|_| clock.random_u128()).collect()
+        };
+        let threads: Vec<_> = (0..4).map(|_| std::thread::spawn(draw)).collect();
+        let drawn: Vec<u128> = threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect();
+        let different: HashSet<&u128> = drawn.iter().collect();
+        assert_eq!(different.len(), drawn.len());
+        assert!(!different.contains(&0), "a number that was used is taken out of the reserve");
     }
 }

@@ -195,3 +195,15 @@ impl From<&str> for ProviderError {
         Self::retryable("unknown", message)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::ProviderError;
+
+    #[test]
+    fn the_debug_form_shows_the_fields_that_programs_compare() {
+        let error = ProviderError::permanent("commit_turn", "no room");
+        let shown = r#"ProviderError { operation: "commit_turn", message: "no room", retryable: false }"#;
+        assert_eq!(format!("{error:?}"), shown);
+    }
+}

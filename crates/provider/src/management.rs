@@ -119,6 +119,51 @@ pub struct PruneResult {
     pub events_deleted: u64,
 }
 
+/// A row of a queue that was taken out of it and kept: a message whose instance was never started, or a damaged activity.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DeadLetterRecord {
+    /// Names it; later ones have greater keys.
+    pub key: u64,
+    /// When it was dead-lettered, in milliseconds since the epoch.
+    pub dead_lettered_at: u64,
+    /// Why.
+    pub reason: String,
+    /// The instance that it names, if it names one.
+    pub instance_id: Option<String>,
+    /// The execution of an activity, if that is known.
+    pub execution_id: Option<u64>,
+    /// The event that scheduled an activity, if that is known.
+    pub activity_id: Option<u64>,
+    /// The message or activity as it was stored. It need not be valid JSON.
+    pub work_item: Option<String>,
+}
+
+impl DeadLetterRecord {
+    /// A dead letter of which only the reason is known.
+    pub fn new(key: u64, dead_lettered_at: u64, reason: impl Into<String>) -> Self {
+        Self {
+            key,
+            dead_lettered_at,
+            reason: reason.into(),
+            instance_id: None,
+            execution_id: None,
+            activity_id: None,
+            work_item: None,
+        }
+    }
+}
+
+/// Which dead letters [`ProviderAdmin::delete_dead_letters`] removes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DeadLetterSelection {
+    /// Those with these keys.
+    Keys(Vec<u64>),
+    /// Those that were dead-lettered before this time, in milliseconds since the epoch.
+    OlderThan(u64),
+}
+
 /// An instance and all its descendants.
 #[derive(Debug, Clone)]
 pub struct InstanceTree {
@@ -180,6 +225,46 @@ pub trait ProviderAdmin: Any + Send + Sync {
 
     /// How much work waits.
     async fn get_queue_depths(&self) -> Result<QueueDepths, ProviderError>;
+
+    /// Dead letters with a key above `after`, in the order of their keys, at most `limit`. The last key of a page is the
+    /// `after` of the next.
+    ///
+    /// Fails with an error that is [unsupported](ProviderError::is_unsupported) if the store shows none.
+    async fn read_dead_letters(
+        &self,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<DeadLetterRecord>, ProviderError> {
+        let message = format!("this store shows no dead letters (asked for {limit} after {after:?})");
+        Err(ProviderError::unsupported("read_dead_letters", message))
+    }
+
+    /// Removes dead letters for good. Returns how many there were. After an error some may be gone.
+    ///
+    /// ```
+    /// use everturn_provider::management::DeadLetterSelection;
+    /// use everturn_provider::{ProviderAdmin, ProviderError};
+    ///
+    /// async fn delete_read_letters(admin: &dyn ProviderAdmin) -> Result<u64, ProviderError> {
+    ///     let (mut after, mut deleted) = (None, 0);
+    ///     loop {
+    ///         let page = admin.read_dead_letters(after, 100).await?;
+    ///         let Some(last) = page.last() else { return Ok(deleted) };
+    ///         after = Some(last.key);
+    ///         for letter in &page {
+    ///             println!("{}: {}", letter.key, letter.reason);
+    ///         }
+    ///         let keys = page.iter().map(|letter| letter.key).collect();
+    ///         deleted += admin.delete_dead_letters(DeadLetterSelection::Keys(keys)).await?;
+    ///     }
+    /// }
+    /// ```
+    ///
+    /// Fails with an error that is [unsupported](ProviderError::is_unsupported) if the store shows none.
+    async fn delete_dead_letters(&self, which: DeadLetterSelection) -> Result<u64, ProviderError> {
+        let message = format!("this store shows no dead letters (asked to delete {which:?})");
+        Err(ProviderError::unsupported("delete_dead_letters", message))
+    }
 
     /// The direct children of an instance, by id.
     async fn list_children(&self, instance_id: &str) -> Result<Vec<String>, ProviderError>;

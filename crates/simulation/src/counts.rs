@@ -38,6 +38,8 @@ pub struct WorldCounts {
     pub actions: u64,
     /// How many the shortest program had that a client started.
     pub actions_min: u64,
+    /// How many of them were committed in fused steps.
+    pub fused_steps: u64,
     /// How many turns were fetched and committed in one batch, as far as the store can tell.
     pub turns_in_one_batch: u64,
     /// How many faults of each kind took effect.
@@ -78,6 +80,7 @@ impl WorldCounts {
         counts.add(INSTANCES, self.instances);
         counts.add(FINISHED, self.instances_ended);
         counts.add("turns", self.turns);
+        counts.add("fused steps", self.fused_steps);
         counts.add("activity runs", self.activity_runs);
         counts.add("actions", self.actions);
         counts.add("turns in one batch", self.turns_in_one_batch);

@@ -34,6 +34,12 @@ impl Deliveries {
         }
     }
 
+    /// This message never was in the store: a turn was committed together with it.
+    pub(crate) fn fused(&mut self, item: &WorkItem) {
+        self.acknowledged(item);
+        *self.taken.entry(format!("{item:?}")).or_default() += 1;
+    }
+
     /// Messages that no committed turn took, or not as often as the store acknowledged them.
     pub(crate) fn lost(&self) -> impl Iterator<Item = String> {
         self.acknowledged.iter().filter_map(|(item, acknowledged)| {

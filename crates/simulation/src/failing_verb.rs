@@ -8,8 +8,17 @@ use tokio::time::Instant;
 use crate::random::SeededRandom;
 
 /// The verbs that can fail by themselves.
-const VERBS: [&str; 8] =
-    ["fetch_turns", "commit_turn", "abandon_turn", "fetch_work", "settle_work", "renew", "submit", "sweep"];
+const VERBS: [&str; 9] = [
+    "fetch_turns",
+    "commit_turn",
+    "commit_step",
+    "abandon_turn",
+    "fetch_work",
+    "settle_work",
+    "renew",
+    "submit",
+    "sweep",
+];
 /// How long a verb fails. Without renewals every lock ends, so that one fails for less than a few locks.
 const FAILS_FOR_MS: [u64; 3] = [400, 1_000, 2_500];
 const RENEWALS_FAIL_FOR_MS: u64 = 400;

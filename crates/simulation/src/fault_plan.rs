@@ -130,7 +130,7 @@ impl FaultInjector {
     /// The fault of a call. Clients neither crash nor freeze nor stall.
     pub(crate) fn fault_for(&mut self, call: CallKind, of_a_node: bool) -> Option<Fault> {
         let of_nodes_only = |fault| !matches!(fault, Fault::ErrorBefore | Fault::ErrorAfter | Fault::Late);
-        let mut drawn = self.random.below(100_000);
+        let mut drawn = self.random.below(100_000 / call.calls());
         for (fault, rate) in &self.plan.rates {
             if !call.allows(*fault) || (of_nodes_only(*fault) && !of_a_node) {
                 continue;
@@ -159,6 +159,11 @@ impl FaultInjector {
         let number = self.drawn;
         self.drawn += 1;
         (!self.plan.spared.contains(&number)).then_some(fault)
+    }
+
+    /// A fault that was drawn cannot take effect.
+    pub(crate) fn give_back(&mut self, fault: Fault) {
+        self.drawn -= u64::from(fault.counts());
     }
 
     /// How long a call takes, if it takes any time.

@@ -30,8 +30,14 @@ impl CallFaults for ProcessFaults {
     fn draw(&self, call: CallKind, verb: &'static str) -> (Option<Fault>, Option<Duration>) {
         let mut records = self.scenario.records();
         let (fault, delay) = (records.faults.fault_for(call, self.is_node), records.faults.delay());
-        let is_out = records.failing_verb.is_some_and(|failing| failing.has(verb));
-        (if is_out { Some(Fault::VerbOutage) } else { fault }, delay)
+        if !records.failing_verb.is_some_and(|failing| failing.has(verb)) {
+            return (fault, delay);
+        }
+        if let Some(fault) = fault {
+            // The call fails anyway. Clients repeat it, and would use up all faults of the plan.
+            records.faults.give_back(fault);
+        }
+        (Some(Fault::VerbOutage), delay)
     }
 
     fn answer_delay(&self) -> Option<Duration> {
@@ -43,9 +49,10 @@ impl CallFaults for ProcessFaults {
         (self.scenario.some_ms(0, LATE_MS_MAX), Box::new(under_way))
     }
 
-    fn turn_decided(&self, commit: &TurnCommit) {
+    fn turn_decided(&self, commit: &TurnCommit, tokens: &[&str]) {
         let called = self.scenario.moment();
-        self.scenario.records().recorder.turn_decided(commit, called, &self.scenario.store_clock);
+        let clock = &self.scenario.store_clock;
+        self.scenario.records().recorder.turn_decided(commit, tokens, called, clock);
     }
 
     fn struck(&self, fault: Fault, verb: &'static str, subject: &str) {

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use everturn::providers::store::{
-    FetchedTurn, FetchedWork, LockKind, NewMessage, RawWrites, Receipt, Renewal, Renewed, Settlement,
-    SettlementKind, Store, StoreIdentity, StoreLayer, Submission, TurnAbandon, TurnCommit, TurnFetch,
-    WorkFetch,
+    Feature, FetchedTurn, FetchedWork, LockKind, NewMessage, RawWrites, Receipt, Renewal, Renewed,
+    Settlement, SettlementKind, StepAnswer, StepCommit, Store, StoreIdentity, StoreLayer, Submission,
+    TurnAbandon, TurnCommit, TurnFetch, WorkFetch,
 };
 use everturn::providers::{Clock as _, ProviderError, WorkItem};
 
@@ -208,6 +208,43 @@ impl StoreLayer for RecordedStore {
         match &answer {
             Ok(()) => scenario.records().recorder.turn_answered(commit),
             Err(error) if !error.is_retryable() => scenario.records().recorder.turn_refused(commit),
+            Err(_) => {}
+        }
+        answer
+    }
+
+    fn supports(&self, feature: Feature) -> bool {
+        self.inner.supports(feature)
+    }
+
+    async fn commit_step(&self, step: &StepCommit) -> Result<StepAnswer, ProviderError> {
+        let scenario = &self.scenario;
+        let freezes = self.process.freezes();
+        let mut arriving = step.clone();
+        arriving.turn = scenario.arriving(arriving.turn);
+        let called = scenario.moment();
+        scenario.records().recorder.step_sent(step, called);
+        let (seen, sent, check_in) = (Arc::clone(scenario), step.clone(), arriving.turn.check_in.take());
+        arriving.turn.check_in = Some(Arc::new(move || {
+            seen.step_committed(&sent);
+            if let Some(check_in) = &check_in {
+                check_in();
+            }
+        }));
+        let answer = self.inner.commit_step(&arriving).await;
+        match &answer {
+            Ok(StepAnswer::Committed(next)) => {
+                scenario.records().recorder.turn_answered(&step.turn);
+                for (work, ended) in next.iter().zip(&step.ended) {
+                    if let (Some(work), Some(next)) = (work, &ended.next)
+                        && !scenario.records().recorder.has_lock(&work.lock_token)
+                    {
+                        self.record_work(work, &next.fetch, freezes);
+                    }
+                }
+            }
+            Ok(StepAnswer::Declined(_)) => scenario.records().recorder.turn_refused(&step.turn),
+            Err(error) if !error.is_retryable() => scenario.records().recorder.turn_refused(&step.turn),
             Err(_) => {}
         }
         answer

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use everturn::providers::Clock as _;
-use everturn::providers::store::{Store, TurnCommit};
+use everturn::providers::store::{StepCommit, Store, TurnCommit};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 
@@ -211,6 +211,14 @@ impl Scenario {
         self.forget_void_locks();
         let moment = self.moment();
         let requests = self.records().recorder.turn_landed(commit, moment);
+        self.send_requests(requests);
+    }
+
+    /// A fused step is committed.
+    pub(crate) fn step_committed(&self, step: &StepCommit) {
+        self.forget_void_locks();
+        let moment = self.moment();
+        let requests = self.records().recorder.step_landed(step, moment, &self.store_clock);
         self.send_requests(requests);
     }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use everturn::Event;
 use everturn::providers::WorkItem;
-use everturn::providers::store::{FetchedTurn, MessageNotes, TurnCommit};
+use everturn::providers::store::{FetchedTurn, MessageNotes, StepCommit, TurnCommit};
 
 /// A turn that was committed.
 #[derive(Debug, Clone)]
@@ -39,6 +39,18 @@ impl TurnTrace {
             events: Vec::new(),
         };
         self.fetched.insert(turn.lock_token.clone(), traced);
+    }
+
+    /// A fused step was committed: the turn took these messages.
+    pub(crate) fn stepped(&mut self, step: &StepCommit, messages: Vec<WorkItem>) {
+        self.turns.push(TracedTurn {
+            instance: step.instance.clone(),
+            execution_id: step.turn.execution_id,
+            notes: vec![MessageNotes::default(); messages.len()],
+            messages,
+            was_warm: true,
+            events: step.turn.history_delta.clone(),
+        });
     }
 
     pub(crate) fn committed(&mut self, commit: &TurnCommit) {

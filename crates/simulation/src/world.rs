@@ -21,10 +21,10 @@ use crate::memory_world;
 use crate::model::{Expectations, expect};
 use crate::node::Machine;
 use crate::panics;
-use crate::plan::Plan;
+use crate::plan::{Plan, root_of};
 use crate::power;
 use crate::random::SeededRandom;
-use crate::recorder::ClientRequest;
+use crate::recorder::{ClientRequest, Recorder};
 use crate::scenario::Scenario;
 use crate::sim_clock::SimClock;
 use crate::turn_trace::TracedTurn;
@@ -217,8 +217,7 @@ async fn end(scenario: &Scenario, expectations: &Expectations) -> bool {
             let changed = scenario.changed.notified();
             if scenario.under_way() == 0 {
                 let records = scenario.records();
-                let mut known = records.recorder.started.iter().chain(expectations.keys());
-                if known.all(|instance| records.recorder.ended.contains(instance)) {
+                if open(&records.recorder, expectations).next().is_none() {
                     return;
                 }
             }
@@ -235,16 +234,20 @@ async fn end(scenario: &Scenario, expectations: &Expectations) -> bool {
     if !has_ended {
         let under_way = scenario.under_way();
         let records = scenario.records();
-        let known = records.recorder.started.iter().chain(expectations.keys());
-        let open: BTreeSet<_> =
-            known.filter(|instance| !records.recorder.ended.contains(*instance)).collect();
-        let open = format!("{open:?}");
+        let open = format!("{:?}", open(&records.recorder, expectations).collect::<BTreeSet<_>>());
         drop(records);
         scenario.violated(format!(
             "G5: not everything ended within {END_WITHIN:?} without faults: {under_way} calls are under way, open: {open}"
         ));
     }
     has_ended
+}
+
+/// The instances that have not ended: those that were started, and those that are expected.
+fn open<'a>(recorder: &'a Recorder, expectations: &'a Expectations) -> impl Iterator<Item = &'a String> {
+    let is_expected = |instance: &&String| !recorder.worn_out.contains(root_of(instance));
+    let known = recorder.started.iter().chain(expectations.keys().filter(is_expected));
+    known.filter(|instance| !recorder.ended.contains(*instance))
 }
 
 /// Makes the last timers due, and waits until the queues are empty.
@@ -362,6 +365,7 @@ fn outcome(plan: &Plan, scenario: &Scenario, expectations: &Expectations) -> Out
         instances: instances.len() as u64,
         instances_ended: instances.iter().filter(|i| recorder.ended.contains(**i)).count() as u64,
         turns: recorder.turns,
+        fused_steps: recorder.fused_steps,
         activities_fetched: recorder.activities_fetched,
         activity_runs: recorder.activity_runs,
         actions: plan.roots.iter().map(|root| root.program.steps_in_all() as u64).sum(),

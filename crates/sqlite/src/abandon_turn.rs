@@ -15,10 +15,10 @@ pub(crate) struct AbandonTurn {
     pub(crate) called: ClockReading,
 }
 
-const UNTAG: &str = "UPDATE orchestrator_queue SET tagged = 0, attempt_count = max(attempt_count - ?2, 0) \
+const UNTAG: &str = "UPDATE everturn_orchestrator_queue SET tagged = 0, attempt_count = max(attempt_count - ?2, 0) \
      WHERE instance_key = ?1 AND visible_at_ms = 0 AND tagged = 1";
 // The instance is ready if the lock has expired. Whether it stays so is computed anew.
-const UNLOCK: &str = "UPDATE instances SET lock_token = NULL, locked_until_ms = NULL, lock_ms = NULL, ready_seq = NULL, \
+const UNLOCK: &str = "UPDATE everturn_instances SET lock_token = NULL, locked_until_ms = NULL, lock_ms = NULL, ready_seq = NULL, \
      delayed_until_ms = ?2, missing_handler = ?3, missing_version = ?4 WHERE instance_key = ?1";
 
 impl Verb for AbandonTurn {

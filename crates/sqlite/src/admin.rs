@@ -3,8 +3,8 @@
 use async_trait::async_trait;
 use everturn_core::{Event, ExecutionStatus};
 use everturn_provider::management::{
-    DeleteInstanceResult, ExecutionInfo, InstanceFilter, InstanceInfo, InstanceTree, PruneOptions,
-    PruneResult, QueueDepths, SystemMetrics,
+    DeadLetterRecord, DeadLetterSelection, DeleteInstanceResult, ExecutionInfo, InstanceFilter, InstanceInfo,
+    InstanceTree, PruneOptions, PruneResult, QueueDepths, SystemMetrics,
 };
 use everturn_provider::store::ExecutionRead;
 use everturn_provider::{ProviderAdmin, ProviderError};
@@ -12,24 +12,30 @@ use rusqlite::{OptionalExtension, Row, params};
 
 use crate::clock_reading::unsigned;
 use crate::columns;
+use crate::dead_letters;
 use crate::delete::{self, DeleteInstances};
 use crate::history::stored_id;
 use crate::list_instances;
 use crate::provider::SqliteProvider;
+use crate::read::of_execution;
 use crate::{delete_bulk, prune, queue_depths, read, totals};
 
-const LIST_EXECUTIONS: &str = "SELECT e.execution_id FROM instances AS i JOIN executions AS e \
+const LIST_EXECUTIONS: &str = "SELECT e.execution_id FROM everturn_instances AS i JOIN everturn_executions AS e \
      ON e.instance_key = i.instance_key WHERE i.instance_id = ?1 ORDER BY e.execution_id";
 const INSTANCE_INFO: &str = "SELECT i.instance_id, i.orchestration_name, i.orchestration_version, \
      i.current_execution_id, e.status, e.output, i.created_at_ms, i.updated_at_ms, i.parent_instance_id, \
-     i.custom_status FROM instances AS i LEFT JOIN executions AS e \
+     (SELECT c.custom_status FROM everturn_custom_statuses AS c WHERE c.instance_key = i.instance_key) AS custom_status \
+     FROM everturn_instances AS i LEFT JOIN everturn_executions AS e \
      ON e.instance_key = i.instance_key AND e.execution_id = i.current_execution_id \
      WHERE i.instance_id = ?1 AND i.created_at_ms IS NOT NULL";
-const EXECUTION_INFO: &str = "SELECT e.execution_id, e.status, e.output, e.started_at_ms, e.completed_at_ms, \
-     e.event_count FROM instances AS i JOIN executions AS e ON e.instance_key = i.instance_key \
-     WHERE i.instance_id = ?1 AND e.execution_id = ?2";
+const EXECUTION_INFO: &str = concat!(
+    "SELECT e.execution_id, e.status, e.output, e.started_at_ms, e.completed_at_ms, ",
+    of_execution!("event_count"),
+    " FROM everturn_instances AS i JOIN everturn_executions AS e ON e.instance_key = i.instance_key \
+     WHERE i.instance_id = ?1 AND e.execution_id = ?2"
+);
 const PARENT: &str =
-    "SELECT parent_instance_id FROM instances WHERE instance_id = ?1 AND created_at_ms IS NOT NULL";
+    "SELECT parent_instance_id FROM everturn_instances WHERE instance_id = ?1 AND created_at_ms IS NOT NULL";
 
 #[async_trait]
 impl ProviderAdmin for SqliteProvider {
@@ -112,6 +118,18 @@ impl ProviderAdmin for SqliteProvider {
     async fn get_queue_depths(&self) -> Result<QueueDepths, ProviderError> {
         let now_ms = self.now().wall_ms;
         self.read_at_length("get_queue_depths", move |conn| queue_depths::read(conn, now_ms)).await
+    }
+
+    async fn read_dead_letters(
+        &self,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<DeadLetterRecord>, ProviderError> {
+        dead_letters::read(self, after, limit).await
+    }
+
+    async fn delete_dead_letters(&self, which: DeadLetterSelection) -> Result<u64, ProviderError> {
+        dead_letters::delete(self, which).await
     }
 
     async fn list_children(&self, instance_id: &str) -> Result<Vec<String>, ProviderError> {

@@ -16,6 +16,7 @@ pub(crate) fn text(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Stri
 }
 
 /// A column's number; nothing for NULL and for anything but an integer.
+#[inline]
 pub(crate) fn integer(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<i64>> {
     Ok(match row.get_ref(column)? {
         ValueRef::Integer(number) => Some(number),
@@ -23,6 +24,7 @@ pub(crate) fn integer(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<i
     })
 }
 
+#[inline(always)]
 fn stored<'row>(row: &'row Row<'_>, column: usize) -> rusqlite::Result<Option<Cow<'row, [u8]>>> {
     Ok(match row.get_ref(column)? {
         ValueRef::Null => None,

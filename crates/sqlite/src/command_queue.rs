@@ -49,6 +49,8 @@ pub(crate) trait CommandSource {
     fn open(&mut self, window: Duration);
     /// The commands that arrived; `None` when the window is over.
     fn next(&mut self) -> Option<Vec<Command>>;
+    /// Waits at most this long for commands; none if none came.
+    fn arrived_within(&mut self, wait: Duration) -> Vec<Command>;
 }
 
 /// A source without commands.
@@ -59,6 +61,10 @@ impl CommandSource for NoCommands {
 
     fn next(&mut self) -> Option<Vec<Command>> {
         None
+    }
+
+    fn arrived_within(&mut self, _wait: Duration) -> Vec<Command> {
+        Vec::new()
     }
 }
 
@@ -117,6 +123,7 @@ impl CommandQueue {
         }
     }
 
+    #[inline]
     fn push(&self, mut state: MutexGuard<'_, QueueState>, command: Command) {
         state.commands.push(command);
         self.full.store(true, Ordering::Release);

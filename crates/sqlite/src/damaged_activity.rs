@@ -10,6 +10,7 @@ use crate::fetch_work::is_held;
 use crate::locks::row_of;
 use crate::operation::{BatchOrder, Scope, Verb, VerbFailure};
 use crate::orchestrator_queue::{self, StoredMessage};
+use crate::payloads::activity_payload;
 use crate::provider::SqliteProvider;
 
 /// Removes a damaged row that was fetched. Returns whether its item is sound, so that it can run after all.
@@ -48,7 +49,7 @@ impl DamageOutcome {
             Self::DeadLettered => {
                 tracing::error!(target: "everturn::providers::sqlite", reason,
                     "a worker queue row that names no instance, or two, was dead-lettered; \
-                     inspect table set_aside, the instance waits for this activity");
+                     inspect table everturn_dead_letters, the instance waits for this activity");
                 metrics::counter!("everturn_sqlite_rows_dead_lettered_total").increment(1);
             }
         }
@@ -65,14 +66,17 @@ struct RemoveDamagedActivity {
 }
 
 const SELECT_IDENTITY: &str =
-    "SELECT instance_id, execution_id, activity_id FROM worker_queue WHERE seq = ?1";
-const DELETE_ACTIVITY: &str = "DELETE FROM worker_queue WHERE seq = ?1";
-const DEAD_LETTER: &str = "INSERT INTO set_aside (set_aside_at_ms, reason, instance_id, execution_id, activity_id, work_item) \
+    "SELECT instance_id, execution_id, activity_id FROM everturn_worker_queue WHERE seq = ?1";
+const DELETE_ACTIVITY: &str = "DELETE FROM everturn_worker_queue WHERE seq = ?1";
+const DEAD_LETTER: &str = concat!(
+    "INSERT INTO everturn_dead_letters (dead_lettered_at_ms, reason, instance_id, execution_id, activity_id, work_item) \
      SELECT ?2, ?3, CAST(instance_id AS TEXT), iif(typeof(execution_id) = 'integer', execution_id, NULL), \
-     iif(typeof(activity_id) = 'integer', activity_id, NULL), CAST(work_item AS TEXT) FROM worker_queue WHERE seq = ?1";
-const INSTANCE_EXISTS: &str = "SELECT EXISTS (SELECT 1 FROM instances WHERE instance_id = ?1)";
-const ROW_NAMES_EXISTING: &str =
-    "SELECT EXISTS (SELECT 1 FROM worker_queue JOIN instances USING (instance_id) WHERE seq = ?1)";
+     iif(typeof(activity_id) = 'integer', activity_id, NULL), CAST(",
+    activity_payload!(),
+    " AS TEXT) FROM everturn_worker_queue AS q WHERE q.seq = ?1"
+);
+const INSTANCE_EXISTS: &str = "SELECT EXISTS (SELECT 1 FROM everturn_instances WHERE instance_id = ?1)";
+const ROW_NAMES_EXISTING: &str = "SELECT EXISTS (SELECT 1 FROM everturn_worker_queue JOIN everturn_instances USING (instance_id) WHERE seq = ?1)";
 
 impl Verb for RemoveDamagedActivity {
     type Answer = DamageOutcome;

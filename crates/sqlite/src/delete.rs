@@ -10,28 +10,33 @@ use rusqlite::{Connection, OptionalExtension, params};
 use crate::columns;
 use crate::garbage::{self, SliceBudget};
 use crate::operation::{BatchOrder, Scope, Verb, VerbFailure};
+use crate::owned_rows;
+use crate::read::of_execution;
+use crate::row_counts;
+use crate::totals::sound_count;
 
 // The execution whose status is the instance's: the current one, or the newest if no turn has named the instance.
-pub(crate) const SELECT_INSTANCE: &str = "SELECT i.instance_key, (SELECT e.status FROM executions AS e \
+pub(crate) const SELECT_INSTANCE: &str = "SELECT i.instance_key, (SELECT e.status FROM everturn_executions AS e \
      WHERE e.instance_key = i.instance_key AND e.execution_id <= coalesce(i.current_execution_id, e.execution_id) \
-     ORDER BY e.execution_id DESC LIMIT 1), i.created_at_ms IS NOT NULL FROM instances AS i WHERE i.instance_id = ?1";
-pub(crate) const SELECT_CHILDREN: &str = "SELECT instance_id FROM instances \
+     ORDER BY e.execution_id DESC LIMIT 1), i.created_at_ms IS NOT NULL FROM everturn_instances AS i WHERE i.instance_id = ?1";
+pub(crate) const SELECT_CHILDREN: &str = "SELECT instance_id FROM everturn_instances \
      WHERE parent_instance_id = ?1 AND created_at_ms IS NOT NULL ORDER BY instance_id";
-pub(crate) const IS_ENDED_ROOT: &str = "SELECT EXISTS (SELECT 1 FROM instances AS i JOIN executions AS e \
+pub(crate) const IS_ENDED_ROOT: &str = "SELECT EXISTS (SELECT 1 FROM everturn_instances AS i JOIN everturn_executions AS e \
      ON e.instance_key = i.instance_key AND e.execution_id = i.current_execution_id \
      WHERE i.instance_id = ?1 AND i.created_at_ms IS NOT NULL AND i.parent_instance_id IS NULL \
      AND e.status IN ('Completed', 'Failed') AND e.completed_at_ms <= ?2)";
-const DELETE_HISTORY: &str = "DELETE FROM history WHERE instance_key = ?1";
-const DELETE_EXECUTIONS: &str = "DELETE FROM executions WHERE instance_key = ?1";
-const DELETE_MESSAGES: &str = "DELETE FROM orchestrator_queue WHERE instance_key = ?1";
-pub(crate) const DELETE_ACTIVITIES: &str = "DELETE FROM worker_queue WHERE instance_id = ?1";
-const DELETE_KV_BASE: &str = "DELETE FROM kv_base WHERE instance_key = ?1";
-const DELETE_KV_DELTA: &str = "DELETE FROM kv_delta WHERE instance_key = ?1";
-const DELETE_INSTANCE: &str = "DELETE FROM instances WHERE instance_key = ?1";
-// A damaged count is none.
-const COUNT_EXECUTIONS: &str = "SELECT count(*), coalesce(sum(CASE \
-     WHEN event_count BETWEEN 0 AND 1000000000000 THEN event_count ELSE 0 END), 0) FROM executions WHERE instance_key = ?1";
-const COUNT_MESSAGES: &str = "SELECT count(*) FROM orchestrator_queue WHERE instance_key = ?1";
+pub(crate) const DELETE_ACTIVITIES: &str = "DELETE FROM everturn_worker_queue WHERE instance_id = ?1";
+pub(crate) const DELETE_RECORDS: &str = "DELETE FROM everturn_records WHERE owner = ?1";
+const DELETE_INSTANCE: &str = "DELETE FROM everturn_instances WHERE instance_key = ?1";
+const COUNT_EXECUTIONS: &str = concat!(
+    "SELECT count(*), coalesce(sum(",
+    sound_count!("events"),
+    "), 0) FROM (SELECT ",
+    of_execution!("event_count"),
+    " AS events FROM everturn_executions AS e JOIN everturn_instances AS i ON i.instance_key = e.instance_key \
+     WHERE e.instance_key = ?1)"
+);
+const COUNT_MESSAGES: &str = "SELECT count(*) FROM everturn_orchestrator_queue WHERE instance_key = ?1";
 
 /// Removes instances, all or none. No reader sees some of them without the others.
 pub(crate) struct DeleteInstances {
@@ -112,7 +117,7 @@ impl Verb for DeleteTrees {
             }
             remove_all(scope, &tree, &mut budget, &mut done.removed)?;
             done.trees += 1;
-            done.removed.instances_deleted += count(tree.len());
+            done.removed.instances_deleted += row_counts::answered(tree.len());
         }
         Ok(done)
     }
@@ -187,11 +192,13 @@ fn remove_all(
     result: &mut DeleteInstanceResult,
 ) -> Result<(), VerbFailure> {
     for id in ids {
-        result.queue_messages_deleted += count(scope.conn.prepare_cached(DELETE_ACTIVITIES)?.execute([id])?);
+        result.queue_messages_deleted +=
+            row_counts::answered(scope.conn.prepare_cached(DELETE_ACTIVITIES)?.execute([id])?);
+        scope.conn.prepare_cached(DELETE_RECORDS)?.execute([id])?;
         let Some(instance) = find(scope.conn, id)? else { continue };
         let rows = count_rows(scope.conn, instance.key)?;
         if garbage::fits_instance(scope.conn, instance.key, budget)? {
-            remove_rows(scope.conn, instance.key)?;
+            owned_rows::remove_instance(scope.conn, instance.key)?;
         } else {
             garbage::list_instance(scope, instance.key)?;
         }
@@ -208,7 +215,7 @@ fn remove_all(
         }
         scope.effects.touched.push(id.clone());
     }
-    scope.effects.removed = true;
+    (scope.effects.removed, scope.effects.freed) = (true, true);
     Ok(())
 }
 
@@ -225,15 +232,4 @@ fn count_rows(conn: &Connection, key: i64) -> Result<RemovedRows, VerbFailure> {
     })?;
     let messages: i64 = conn.prepare_cached(COUNT_MESSAGES)?.query_row([key], |row| row.get(0))?;
     Ok(RemovedRows { executions, events, messages: messages.cast_unsigned() })
-}
-
-fn remove_rows(conn: &Connection, key: i64) -> Result<(), VerbFailure> {
-    for sql in [DELETE_HISTORY, DELETE_EXECUTIONS, DELETE_MESSAGES, DELETE_KV_BASE, DELETE_KV_DELTA] {
-        conn.prepare_cached(sql)?.execute([key])?;
-    }
-    Ok(())
-}
-
-fn count(rows: usize) -> u64 {
-    u64::try_from(rows).unwrap_or(u64::MAX)
 }

@@ -20,7 +20,7 @@ pub(crate) const CANDIDATES: usize = 500;
 
 // In the order of their end. Ties are ordered by id, so that a page can follow another.
 pub(crate) const ENDED_ROOTS: &str = "SELECT CAST(i.instance_id AS BLOB), e.completed_at_ms \
-     FROM executions AS e INDEXED BY executions_ended CROSS JOIN instances AS i \
+     FROM everturn_executions AS e INDEXED BY everturn_executions_ended CROSS JOIN everturn_instances AS i \
      ON i.instance_key = e.instance_key AND i.current_execution_id = e.execution_id \
      WHERE e.status IN ('Completed', 'Failed') AND e.completed_at_ms >= ?1 AND e.completed_at_ms <= ?2 \
      AND typeof(i.instance_id) = 'text' AND (e.completed_at_ms > ?1 OR i.instance_id > CAST(?3 AS TEXT)) \

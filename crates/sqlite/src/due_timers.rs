@@ -10,18 +10,19 @@ use crate::orchestrator_queue;
 use crate::unreadable::RowPlace;
 
 // The lists of rows are read from an index alone: rows that cannot be read do not hide the others.
-const DUE_MESSAGES: &str = "SELECT seq FROM orchestrator_queue \
+const DUE_MESSAGES: &str = "SELECT seq FROM everturn_orchestrator_queue \
      WHERE visible_at_ms > 0 AND visible_at_ms <= ?1 ORDER BY visible_at_ms LIMIT ?2";
-pub(crate) const SHOW_MESSAGE: &str = "UPDATE orchestrator_queue SET visible_at_ms = 0 WHERE seq = ?1";
+pub(crate) const SHOW_MESSAGE: &str =
+    "UPDATE everturn_orchestrator_queue SET visible_at_ms = 0 WHERE seq = ?1";
 const SHOW_DUE_MESSAGE: &str =
-    "UPDATE orchestrator_queue SET visible_at_ms = 0 WHERE seq = ?1 RETURNING instance_key";
-const DUE_ACTIVITIES: &str = "SELECT seq FROM worker_queue \
+    "UPDATE everturn_orchestrator_queue SET visible_at_ms = 0 WHERE seq = ?1 RETURNING instance_key";
+const DUE_ACTIVITIES: &str = "SELECT seq FROM everturn_worker_queue \
      WHERE visible_at_ms > 0 AND visible_at_ms <= ?1 ORDER BY visible_at_ms LIMIT ?2";
 const SHOW_ACTIVITY: &str =
-    "UPDATE worker_queue SET visible_at_ms = 0, missing_handler = NULL, ready = 1 WHERE seq = ?1";
-const DUE_INSTANCES: &str = "SELECT instance_key FROM instances \
+    "UPDATE everturn_worker_queue SET visible_at_ms = 0, missing_handler = NULL, ready = 1 WHERE seq = ?1";
+const DUE_INSTANCES: &str = "SELECT instance_key FROM everturn_instances \
      WHERE delayed_until_ms IS NOT NULL AND delayed_until_ms <= ?1 ORDER BY delayed_until_ms LIMIT ?2";
-const END_DELAY: &str = "UPDATE instances SET delayed_until_ms = NULL, missing_handler = NULL, missing_version = NULL \
+const END_DELAY: &str = "UPDATE everturn_instances SET delayed_until_ms = NULL, missing_handler = NULL, missing_version = NULL \
      WHERE instance_key = ?1";
 
 /// Makes rows visible that have become due, and ends the delays of instances. Returns whether there is more.

@@ -17,48 +17,49 @@ use crate::unreadable::RowPlace;
 const FUTURE_MAX: i64 = 64;
 
 // The lists of rows are read from an index alone: rows that cannot be read do not hide the others.
-const EXPIRED_INSTANCES: &str = "SELECT instance_key FROM instances \
+const EXPIRED_INSTANCES: &str = "SELECT instance_key FROM everturn_instances \
      WHERE lock_token IS NOT NULL AND ready_seq IS NULL AND locked_until_ms <= ?1 LIMIT ?2";
-const EXPIRED_ACTIVITIES: &str = "SELECT seq FROM worker_queue \
+const EXPIRED_ACTIVITIES: &str = "SELECT seq FROM everturn_worker_queue \
      WHERE lock_token IS NOT NULL AND ready = 0 AND locked_until_ms <= ?1 LIMIT ?2";
-const EXTEND_INSTANCE: &str = "UPDATE instances SET locked_until_ms = ?2 WHERE instance_key = ?1";
-const EXTEND_ACTIVITY: &str = "UPDATE worker_queue SET locked_until_ms = ?2 WHERE seq = ?1";
-const EXPOSE_ACTIVITY: &str = "UPDATE worker_queue SET ready = 1 WHERE seq = ?1";
-const HOLDS_ACTIVITY: &str = "SELECT 1 FROM worker_queue WHERE seq = ?1 AND lock_token = ?2 AND ready = 0";
+const EXTEND_INSTANCE: &str = "UPDATE everturn_instances SET locked_until_ms = ?2 WHERE instance_key = ?1";
+const EXTEND_ACTIVITY: &str = "UPDATE everturn_worker_queue SET locked_until_ms = ?2 WHERE seq = ?1";
+const EXPOSE_ACTIVITY: &str = "UPDATE everturn_worker_queue SET ready = 1 WHERE seq = ?1";
+const HOLDS_ACTIVITY: &str =
+    "SELECT 1 FROM everturn_worker_queue WHERE seq = ?1 AND lock_token = ?2 AND ready = 0";
 const HOLDS_INSTANCE: &str =
-    "SELECT 1 FROM instances WHERE instance_key = ?1 AND lock_token = ?2 AND ready_seq IS NULL";
-const CLEAR_LOCK: &str = "UPDATE instances SET lock_token = NULL, locked_until_ms = NULL, lock_ms = NULL \
+    "SELECT 1 FROM everturn_instances WHERE instance_key = ?1 AND lock_token = ?2 AND ready_seq IS NULL";
+const CLEAR_LOCK: &str = "UPDATE everturn_instances SET lock_token = NULL, locked_until_ms = NULL, lock_ms = NULL \
      WHERE instance_key = ?1";
 const FUTURE_INSTANCES: FutureRows = FutureRows {
-    all: "SELECT lock_token, locked_until_ms, lock_ms FROM instances \
+    all: "SELECT lock_token, locked_until_ms, lock_ms FROM everturn_instances \
      WHERE lock_token IS NOT NULL AND ready_seq IS NULL AND locked_until_ms > ?1 ORDER BY locked_until_ms DESC LIMIT ?2",
     one_by_one: Some(FutureRow {
-        keys: "SELECT instance_key FROM instances \
+        keys: "SELECT instance_key FROM everturn_instances \
      WHERE lock_token IS NOT NULL AND ready_seq IS NULL AND locked_until_ms > ?1 ORDER BY locked_until_ms DESC LIMIT ?2",
-        row: "SELECT lock_token, locked_until_ms, lock_ms FROM instances WHERE instance_key = ?1",
+        row: "SELECT lock_token, locked_until_ms, lock_ms FROM everturn_instances WHERE instance_key = ?1",
         place: RowPlace::Instance,
     }),
 };
 const FUTURE_ACTIVITIES: FutureRows = FutureRows {
-    all: "SELECT lock_token, locked_until_ms, lock_ms FROM worker_queue \
+    all: "SELECT lock_token, locked_until_ms, lock_ms FROM everturn_worker_queue \
      WHERE lock_token IS NOT NULL AND ready = 0 AND locked_until_ms > ?1 ORDER BY locked_until_ms DESC LIMIT ?2",
     one_by_one: Some(FutureRow {
-        keys: "SELECT seq FROM worker_queue \
+        keys: "SELECT seq FROM everturn_worker_queue \
      WHERE lock_token IS NOT NULL AND ready = 0 AND locked_until_ms > ?1 ORDER BY locked_until_ms DESC LIMIT ?2",
-        row: "SELECT lock_token, locked_until_ms, lock_ms FROM worker_queue WHERE seq = ?1",
+        row: "SELECT lock_token, locked_until_ms, lock_ms FROM everturn_worker_queue WHERE seq = ?1",
         place: RowPlace::Activity,
     }),
 };
 const FUTURE_LEASES: FutureRows = FutureRows {
-    all: "SELECT session_id, lease_until_ms, lease_ms FROM sessions \
+    all: "SELECT session_id, lease_until_ms, lease_ms FROM everturn_sessions \
      WHERE lease_until_ms > ?1 ORDER BY lease_until_ms DESC LIMIT ?2",
     one_by_one: None,
 };
-const END_LEASE: &str = "UPDATE sessions SET lease_until_ms = ?2 WHERE session_id = ?1";
+const END_LEASE: &str = "UPDATE everturn_sessions SET lease_until_ms = ?2 WHERE session_id = ?1";
 const CAP_INSTANCE: &str =
-    "UPDATE instances SET locked_until_ms = min(locked_until_ms, ?2) WHERE instance_key = ?1";
+    "UPDATE everturn_instances SET locked_until_ms = min(locked_until_ms, ?2) WHERE instance_key = ?1";
 const CAP_ACTIVITY: &str =
-    "UPDATE worker_queue SET locked_until_ms = min(locked_until_ms, ?2) WHERE seq = ?1";
+    "UPDATE everturn_worker_queue SET locked_until_ms = min(locked_until_ms, ?2) WHERE seq = ?1";
 /// Makes rows ready whose lock has expired, and ends leases. Returns whether there is more. Locks that were taken or renewed
 /// in this batch are `fresh`: their new end counts only after the commit.
 pub(crate) fn expire(

@@ -18,6 +18,7 @@ use crate::locks::{self, new_token, row_of};
 use crate::operation::{Scope, VerbFailure};
 use crate::orchestrator_queue;
 use crate::parked_fetches::ParkedTurnFetch;
+use crate::payloads::message_payload;
 use crate::provider::SqliteProvider;
 use crate::read;
 use crate::ready_instances::{Candidate, NameOrigin};
@@ -32,12 +33,21 @@ pub(crate) struct AssignedTurn {
     pub(crate) lock_ms: u64,
     pub(crate) lent: Option<LentInstance>,
     key: i64,
-    instance_id: String,
+    pub(crate) instance_id: String,
     origin: NameOrigin,
     stamp: Option<Stamp>,
     damage: Option<String>,
     messages: Vec<UndecodedMessage>,
     attempt_count: u32,
+}
+
+impl AssignedTurn {
+    /// Whether its fetch may take others too: it has no history to read, and was never fetched before, so that a turn that
+    /// ends its process costs the others no second attempt.
+    pub(crate) fn may_have_others(&self) -> bool {
+        let is_in_memory = self.lent.is_some() && matches!(self.origin, NameOrigin::Row { .. });
+        self.attempt_count <= 1 && (self.origin.is_start() || is_in_memory)
+    }
 }
 
 /// What the writer answers. If it is dropped unread, the instance returns to the queue.
@@ -46,18 +56,24 @@ pub(crate) struct TurnAnswer {
     pub(crate) guard: UnreadGuard,
 }
 
-const SELECT_MESSAGES: &str = "SELECT seq, work_item, notes, attempt_count, arrived_at_ms, visible_at_ms \
-     FROM orchestrator_queue WHERE instance_key = ?1 AND visible_at_ms <= ?2";
-const TAG_MESSAGES: &str = "UPDATE orchestrator_queue SET tagged = 1, attempt_count = min(attempt_count, 4294967294) + 1 \
+const SELECT_MESSAGES: &str = concat!(
+    "SELECT q.seq, ",
+    message_payload!(),
+    ", q.notes, q.attempt_count, q.arrived_at_ms, q.visible_at_ms \
+     FROM everturn_orchestrator_queue AS q WHERE q.instance_key = ?1 AND q.visible_at_ms <= ?2"
+);
+const TAG_MESSAGES: &str = "UPDATE everturn_orchestrator_queue SET tagged = 1, attempt_count = min(attempt_count, 4294967294) + 1 \
      WHERE instance_key = ?1 AND visible_at_ms = 0";
-const LOCK_INSTANCE: &str = "UPDATE instances SET lock_token = ?2, locked_until_ms = ?3, lock_ms = ?4, lock_owner = ?5, \
+const LOCK_INSTANCE: &str = "UPDATE everturn_instances SET lock_token = ?2, locked_until_ms = ?3, lock_ms = ?4, lock_owner = ?5, \
      ready_seq = NULL, delayed_until_ms = NULL, missing_handler = NULL, missing_version = NULL WHERE instance_key = ?1";
 
-/// Locks an instance for a fetch and tags its visible messages.
+/// Locks an instance for a fetch and tags its visible messages. `None` if there are none, or if the fetch has others already
+/// and this one must come alone.
 pub(crate) fn assign(
     scope: &mut Scope<'_>,
     candidate: &Candidate,
     fetch: &ParkedTurnFetch,
+    has_others: bool,
 ) -> Result<Option<AssignedTurn>, VerbFailure> {
     let key = candidate.key;
     if !candidate.is_named {
@@ -66,6 +82,18 @@ pub(crate) fn assign(
     let VisibleMessages { messages, attempt_count } = visible_messages(scope, key)?;
     if messages.is_empty() {
         orchestrator_queue::refresh(scope, key)?;
+        return Ok(None);
+    }
+    if has_others && attempt_count > 1 {
+        return Ok(None);
+    }
+    let warm = match (&fetch.warm, candidate.stamp, &candidate.pin) {
+        (Some(warm), Some(stamp), Ok(_)) => Some((warm, stamp)),
+        _ => None,
+    };
+    let (instance_id, execution_id) = (&candidate.instance_id, unsigned(candidate.origin.execution_id()));
+    let is_warm = || warm.is_some_and(|(warm, stamp)| warm.holds(instance_id, execution_id, stamp));
+    if has_others && !candidate.origin.is_start() && !is_warm() {
         return Ok(None);
     }
     let token = new_token(scope.clock, key);
@@ -79,12 +107,7 @@ pub(crate) fn assign(
     ])?;
     scope.conn.prepare_cached(TAG_MESSAGES)?.execute([key])?;
     scope.effects.held.push((token.clone(), scope.now, lock_ms));
-    let lent = match (&fetch.warm, candidate.stamp, &candidate.pin) {
-        (Some(warm), Some(stamp), Ok(_)) => {
-            warm.lend(&candidate.instance_id, unsigned(candidate.origin.execution_id()), stamp)
-        }
-        _ => None,
-    };
+    let lent = warm.and_then(|(warm, stamp)| warm.lend(instance_id, execution_id, stamp));
     Ok(Some(AssignedTurn {
         token,
         at: scope.now,
@@ -145,18 +168,41 @@ pub(crate) async fn fetch(
             }
         },
     };
-    let (lock_timeout, warm, handlers) = (fetch.lock_timeout, fetch.warm.clone(), fetch.handlers.clone());
+    let (lock_timeout, turns_max) = (fetch.lock_timeout, fetch.turns_max);
+    let (warm, handlers) = (fetch.warm.clone(), fetch.handlers.clone());
     let answer = provider
         .park::<ParkedTurnFetch>(fetch.poll_timeout, |id, once, reply| {
-            Command::FetchTurn(ParkedTurnFetch { id, once, lock_timeout, range, warm, handlers, reply })
+            let parked = ParkedTurnFetch { id, once, turns_max, lock_timeout, range, warm, handlers, reply };
+            Command::FetchTurn(parked)
         })
         .await?;
-    let Some(TurnAnswer { turn, mut guard }) = answer else { return Ok(Vec::new()) };
+    // If one of them cannot be read, all return to the queue.
+    // Those in memory are returned to the runtime before the guards tell the writer.
+    let (mut guards, mut completed) = (Vec::new(), Vec::new());
+    for TurnAnswer { turn, guard } in answer.unwrap_or_default() {
+        guards.push(guard);
+        completed.push(complete_within_lock(provider, turn, lock_timeout).await?);
+    }
+    guards.iter_mut().for_each(UnreadGuard::disarm);
+    let now = provider.now();
+    let fetched = completed.into_iter().map(|(mut fetched, locked_at)| {
+        fetched.lock_left = locks::left(locked_at, now, lock_timeout);
+        fetched
+    });
+    Ok(fetched.collect())
+}
+
+/// Reads and decodes what was assigned, and renews its lock meanwhile. Returns also from when on the lock counts.
+async fn complete_within_lock(
+    provider: &SqliteProvider,
+    turn: AssignedTurn,
+    lock_timeout: Duration,
+) -> Result<(FetchedTurn, ClockReading), ProviderError> {
     let (token, locked_at) = (turn.token.clone(), turn.at);
     let (key, instance) = (turn.key, turn.instance_id.clone());
     let completing = complete(provider, turn);
     let completed = within_lock(provider, &token, lock_timeout, completing).await;
-    let (mut fetched, renewed_at) = completed.map_err(|error| {
+    let (fetched, renewed_at) = completed.map_err(|error| {
         if !unreadable::is_cause_of(&error) {
             return error;
         }
@@ -166,9 +212,7 @@ pub(crate) async fn fetch(
         let message = format!("instance {instance} cannot be read now: {}", error.message);
         ProviderError::retryable("fetch_turns", message).with_source(error)
     })?;
-    fetched.lock_left = locks::left(renewed_at.unwrap_or(locked_at), provider.now(), lock_timeout);
-    guard.disarm();
-    Ok(vec![fetched])
+    Ok((fetched, renewed_at.unwrap_or(locked_at)))
 }
 
 /// The shortest pause between two renewals, however short the lock is.
@@ -218,7 +262,7 @@ async fn complete(provider: &SqliteProvider, turn: AssignedTurn) -> Result<Fetch
     let warm = lent.filter(|_| history_error.is_none());
     let mut history = Vec::new();
     let mut kv_snapshot = std::collections::HashMap::new();
-    if warm.is_none() && !matches!(origin, NameOrigin::Message { fresh: true }) {
+    if warm.is_none() && !origin.is_start() {
         if !matches!(origin, NameOrigin::Message { .. }) {
             match read::events(provider, key, execution_id).await {
                 Ok(events) => {

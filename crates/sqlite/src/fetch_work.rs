@@ -1,5 +1,7 @@
 //! `fetch_work`: the oldest activity that a worker may take.
 
+use std::time::Duration;
+
 use everturn_core::WorkItem;
 use everturn_provider::store::{FetchedWork, SessionPlace, WorkFetch};
 use everturn_provider::{ProviderError, TagFilter};
@@ -13,6 +15,7 @@ use crate::damaged_activity;
 use crate::locks::{self, new_token, row_of};
 use crate::operation::{Scope, VerbFailure};
 use crate::parked_fetches::ParkedWorkFetch;
+use crate::payloads::activity_payload;
 use crate::provider::SqliteProvider;
 use crate::ready_work::ReadyWork;
 use crate::return_unread::UnreadGuard;
@@ -39,8 +42,12 @@ pub(crate) struct WorkAnswer {
     pub(crate) guard: UnreadGuard,
 }
 
-const SELECT_ACTIVITY: &str = "SELECT attempt_count, work_item, instance_id FROM worker_queue WHERE seq = ?1";
-const LOCK_ACTIVITY: &str = "UPDATE worker_queue SET lock_token = ?2, locked_until_ms = ?3, lock_ms = ?4, ready = 0, \
+const SELECT_ACTIVITY: &str = concat!(
+    "SELECT q.attempt_count, ",
+    activity_payload!(),
+    ", q.instance_id FROM everturn_worker_queue AS q WHERE q.seq = ?1"
+);
+const LOCK_ACTIVITY: &str = "UPDATE everturn_worker_queue SET lock_token = ?2, locked_until_ms = ?3, lock_ms = ?4, ready = 0, \
      visible_at_ms = 0, missing_handler = NULL, attempt_count = ?5, lock_owner = ?6 WHERE seq = ?1";
 
 /// Locks the oldest activity that the fetch may take. A damaged row that cannot be locked is removed: it would block all
@@ -125,7 +132,6 @@ pub(crate) async fn fetch(
     provider: &SqliteProvider,
     fetch: &WorkFetch,
 ) -> Result<Vec<FetchedWork>, ProviderError> {
-    let lock_timeout = fetch.lock_timeout;
     if fetch.tags == TagFilter::None {
         tokio::time::sleep(fetch.poll_timeout).await;
         return Ok(Vec::new());
@@ -133,51 +139,52 @@ pub(crate) async fn fetch(
     let began = Instant::now();
     loop {
         let left = fetch.poll_timeout.saturating_sub(began.elapsed());
-        let (session, session_places) = (fetch.session.clone(), fetch.session_places.clone());
-        let (tags, handlers) = (fetch.tags.clone(), fetch.handlers.clone());
         let answer = provider
             .park::<ParkedWorkFetch>(left, |id, once, reply| {
-                Command::FetchWork(ParkedWorkFetch {
-                    id,
-                    once,
-                    lock_timeout,
-                    session,
-                    session_places,
-                    tags,
-                    handlers,
-                    reply,
-                })
+                Command::FetchWork(ParkedWorkFetch::new(id, once, fetch, reply))
             })
             .await?;
-        let Some(WorkAnswer { work, mut guard }) = answer else { return Ok(Vec::new()) };
-        match serde_json::from_slice(&work.work_item) {
-            Ok(item @ WorkItem::ActivityExecute { .. }) => {
-                // If row and item name two instances, the outcome must not go to the wrong one.
-                let mut is_sound = item.instance().as_bytes() == work.instance_id;
-                if !is_sound {
-                    let instance = item.instance().to_owned();
-                    let reason = format!("it says that it is for {instance}");
-                    let token = work.token.clone();
-                    is_sound =
-                        damaged_activity::remove_fetched(provider, token, reason, Some(instance)).await?;
-                }
-                if is_sound {
-                    guard.disarm();
-                    let lock_left = locks::left(work.at, provider.now(), lock_timeout);
-                    let mut fetched = FetchedWork::new(item, work.token, lock_left, work.attempt_count);
-                    fetched.session_place = work.place;
-                    return Ok(vec![fetched]);
-                }
-            }
-            Ok(other) => {
-                let reason = format!("it holds a {}", everturn_core::kind_of(&other));
-                damaged_activity::remove_fetched(provider, work.token, reason, None).await?;
-            }
-            Err(error) => {
-                damaged_activity::remove_fetched(provider, work.token, error.to_string(), None).await?;
-            }
+        let Some(answer) = answer else { return Ok(Vec::new()) };
+        if let Some(work) = decode(provider, answer, fetch.lock_timeout).await? {
+            return Ok(vec![work]);
         }
     }
+}
+
+/// Decodes an assigned activity. A damaged one is removed.
+pub(crate) async fn decode(
+    provider: &SqliteProvider,
+    answer: WorkAnswer,
+    lock_timeout: Duration,
+) -> Result<Option<FetchedWork>, ProviderError> {
+    let WorkAnswer { work, mut guard } = answer;
+    match serde_json::from_slice(&work.work_item) {
+        Ok(item @ WorkItem::ActivityExecute { .. }) => {
+            // If row and item name two instances, the outcome must not go to the wrong one.
+            let mut is_sound = item.instance().as_bytes() == work.instance_id;
+            if !is_sound {
+                let instance = item.instance().to_owned();
+                let reason = format!("it says that it is for {instance}");
+                let token = work.token.clone();
+                is_sound = damaged_activity::remove_fetched(provider, token, reason, Some(instance)).await?;
+            }
+            if is_sound {
+                guard.disarm();
+                let lock_left = locks::left(work.at, provider.now(), lock_timeout);
+                let mut fetched = FetchedWork::new(item, work.token, lock_left, work.attempt_count);
+                fetched.session_place = work.place;
+                return Ok(Some(fetched));
+            }
+        }
+        Ok(other) => {
+            let reason = format!("it holds a {}", everturn_core::kind_of(&other));
+            damaged_activity::remove_fetched(provider, work.token, reason, None).await?;
+        }
+        Err(error) => {
+            damaged_activity::remove_fetched(provider, work.token, error.to_string(), None).await?;
+        }
+    }
+    Ok(None)
 }
 
 /// Whether an assigned activity still exists and is locked with this token.

@@ -46,3 +46,24 @@ impl FileIdentity {
         Some(format!("sqlite file {}", path.display()))
     }
 }
+
+#[cfg(test)]
+#[cfg(unix)]
+mod tests {
+    use super::*;
+
+    fn name(path: &Path) -> String {
+        FileIdentity::at(path).unwrap().unwrap().name(path).unwrap()
+    }
+
+    #[test]
+    fn two_files_have_two_names_and_a_hard_link_has_the_name_of_its_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let [one, other, link] = ["one.db", "other.db", "link.db"].map(|file| folder.path().join(file));
+        std::fs::write(&one, "").unwrap();
+        std::fs::write(&other, "").unwrap();
+        std::fs::hard_link(&one, &link).unwrap();
+        assert_ne!(name(&one), name(&other), "providers of two files share nothing");
+        assert_eq!(name(&one), name(&link), "both are one file");
+    }
+}

@@ -2,16 +2,17 @@
 //! it, but later, in slices. No read finds them meanwhile: they are found by the key of an instance, and its row is gone.
 
 use rusqlite::types::Value;
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, params, params_from_iter};
 
 use crate::operation::{BatchOrder, Scope, Verb, VerbFailure};
+use crate::owned_rows::{self, OF_EXECUTION, OF_INSTANCE, OwnedTable};
 use crate::unreadable::RowPlace;
 
 /// The key of a new instance: above all keys in the garbage list, or NULL, which is one above all other instances.
 macro_rules! new_instance_key {
     () => {
-        "(SELECT max(g.instance_key) + 1 FROM garbage AS g WHERE g.instance_key < 9223372036854775807 \
-         AND g.instance_key >= coalesce((SELECT max(k.instance_key) FROM instances AS k), 0))"
+        "(SELECT max(g.instance_key) + 1 FROM everturn_garbage AS g WHERE g.instance_key < 9223372036854775807 \
+         AND g.instance_key >= coalesce((SELECT max(k.instance_key) FROM everturn_instances AS k), 0))"
     };
 }
 pub(crate) use new_instance_key;
@@ -53,81 +54,34 @@ impl SliceBudget {
     }
 }
 
-// Counts no more rows than a slice has. The length of a payload is known without reading it.
-pub(crate) const ROWS_OF_INSTANCE: &str = "SELECT count(*), coalesce(sum(octets), 0) FROM ( \
-     SELECT octet_length(event_data) AS octets FROM history WHERE instance_key = ?1 \
-     UNION ALL SELECT octet_length(output) FROM executions WHERE instance_key = ?1 \
-     UNION ALL SELECT octet_length(work_item) FROM orchestrator_queue WHERE instance_key = ?1 \
-     UNION ALL SELECT octet_length(value) FROM kv_base WHERE instance_key = ?1 \
-     UNION ALL SELECT octet_length(value) FROM kv_delta WHERE instance_key = ?1 LIMIT ?2)";
-pub(crate) const ROWS_OF_EXECUTION: &str = "SELECT count(*), coalesce(sum(octets), 0) FROM ( \
-     SELECT octet_length(event_data) AS octets FROM history WHERE instance_key = ?1 AND execution_id = ?3 LIMIT ?2)";
-const LIST: &str = "INSERT OR IGNORE INTO garbage (instance_key, execution_id) VALUES (?1, ?2)";
+const LIST: &str = "INSERT OR IGNORE INTO everturn_garbage (instance_key, execution_id) VALUES (?1, ?2)";
 const FIRST: &str =
-    "SELECT instance_key, execution_id FROM garbage ORDER BY instance_key, execution_id LIMIT 1";
-const FIRST_AFTER: &str = "SELECT instance_key, execution_id FROM garbage WHERE instance_key > ?1 \
+    "SELECT instance_key, execution_id FROM everturn_garbage ORDER BY instance_key, execution_id LIMIT 1";
+const FIRST_AFTER: &str = "SELECT instance_key, execution_id FROM everturn_garbage WHERE instance_key > ?1 \
      ORDER BY instance_key, execution_id LIMIT 1";
-const STRIKE: &str = "DELETE FROM garbage WHERE instance_key = ?1 AND execution_id = ?2";
+const STRIKE: &str = "DELETE FROM everturn_garbage WHERE instance_key = ?1 AND execution_id = ?2";
 // Nothing that exists is garbage: such an entry is damaged.
-const EXISTS: &str = "SELECT EXISTS (SELECT 1 FROM instances WHERE instance_key = ?1 AND (?2 = 0 \
-     OR EXISTS (SELECT 1 FROM executions AS e WHERE e.instance_key = ?1 AND e.execution_id = ?2)))";
-const ANY: &str = "SELECT EXISTS (SELECT 1 FROM garbage)";
+const EXISTS: &str = "SELECT EXISTS (SELECT 1 FROM everturn_instances WHERE instance_key = ?1 AND (?2 = 0 \
+     OR EXISTS (SELECT 1 FROM everturn_executions AS e WHERE e.instance_key = ?1 AND e.execution_id = ?2)))";
+const ANY: &str = "SELECT EXISTS (SELECT 1 FROM everturn_garbage)";
 const IS_LISTED: &str =
-    "SELECT EXISTS (SELECT 1 FROM garbage WHERE instance_key = ?1 AND execution_id IN (0, ?2))";
-const DELETE_EXECUTION_EVENTS: &str = "DELETE FROM history WHERE instance_key = ?1 AND execution_id = ?2";
-
-/// A table with rows of instances: how to find some of them, and how to delete one.
-struct SweptTable {
-    /// Two columns that name the row within the instance, and the bytes of its payload.
-    select: &'static str,
-    delete: &'static str,
-}
-
-/// All rows of an instance that was deleted.
-const OF_INSTANCE: [SweptTable; 5] = [
-    SweptTable {
-        select: "SELECT execution_id, event_id, octet_length(event_data) FROM history WHERE instance_key = ?1 LIMIT ?2",
-        delete: "DELETE FROM history WHERE instance_key = ?1 AND execution_id IS ?2 AND event_id IS ?3",
-    },
-    SweptTable {
-        select: "SELECT execution_id, NULL, octet_length(output) FROM executions WHERE instance_key = ?1 LIMIT ?2",
-        delete: "DELETE FROM executions WHERE instance_key = ?1 AND execution_id IS ?2 AND ?3 IS NULL",
-    },
-    SweptTable {
-        select: "SELECT seq, NULL, octet_length(work_item) FROM orchestrator_queue WHERE instance_key = ?1 LIMIT ?2",
-        delete: "DELETE FROM orchestrator_queue WHERE seq = ?2 AND instance_key = ?1 AND ?3 IS NULL",
-    },
-    SweptTable {
-        select: "SELECT key, NULL, octet_length(value) FROM kv_base WHERE instance_key = ?1 LIMIT ?2",
-        delete: "DELETE FROM kv_base WHERE instance_key = ?1 AND key IS ?2 AND ?3 IS NULL",
-    },
-    SweptTable {
-        select: "SELECT key, NULL, octet_length(value) FROM kv_delta WHERE instance_key = ?1 LIMIT ?2",
-        delete: "DELETE FROM kv_delta WHERE instance_key = ?1 AND key IS ?2 AND ?3 IS NULL",
-    },
-];
-/// The events of an execution that was pruned.
-const OF_EXECUTION: [SweptTable; 1] = [SweptTable {
-    select: "SELECT execution_id, event_id, octet_length(event_data) FROM history \
-         WHERE instance_key = ?1 AND execution_id = ?3 LIMIT ?2",
-    delete: "DELETE FROM history WHERE instance_key = ?1 AND execution_id IS ?2 AND event_id IS ?3",
-}];
+    "SELECT EXISTS (SELECT 1 FROM everturn_garbage WHERE instance_key = ?1 AND execution_id IN (0, ?2))";
 
 /// Whether all rows of an instance fit into the slice; if so, it pays for them. If not, they belong into the list.
 pub(crate) fn fits_instance(conn: &Connection, key: i64, budget: &mut SliceBudget) -> rusqlite::Result<bool> {
-    let mut rows = conn.prepare_cached(ROWS_OF_INSTANCE)?;
+    let mut rows = conn.prepare_cached(owned_rows::SIZE_OF_INSTANCE)?;
     let found = rows.query_row([key, limit(budget)], |row| Ok((number(row, 0)?, number(row, 1)?)))?;
     Ok(budget.pays(found))
 }
 
-/// The same for the events of an execution.
+/// The same for the rows of an execution.
 pub(crate) fn fits_execution(
     conn: &Connection,
     key: i64,
     execution_id: i64,
     budget: &mut SliceBudget,
 ) -> rusqlite::Result<bool> {
-    let mut rows = conn.prepare_cached(ROWS_OF_EXECUTION)?;
+    let mut rows = conn.prepare_cached(owned_rows::SIZE_OF_EXECUTION)?;
     let found =
         rows.query_row([key, limit(budget), execution_id], |row| Ok((number(row, 0)?, number(row, 1)?)))?;
     Ok(budget.pays(found))
@@ -147,7 +101,7 @@ pub(crate) fn list_instance(scope: &mut Scope<'_>, key: i64) -> Result<(), VerbF
     list_execution(scope, key, 0)
 }
 
-/// Leaves the events of a pruned execution in the list.
+/// Leaves the rows of a pruned execution in the list.
 pub(crate) fn list_execution(scope: &mut Scope<'_>, key: i64, execution_id: i64) -> Result<(), VerbFailure> {
     scope.conn.prepare_cached(LIST)?.execute([key, execution_id])?;
     scope.effects.garbage = true;
@@ -159,7 +113,7 @@ pub(crate) fn is_there(conn: &Connection) -> rusqlite::Result<bool> {
     conn.prepare_cached(ANY)?.query_row([], |row| row.get(0))
 }
 
-/// Whether the events of an execution are garbage: it was pruned, or its instance was deleted.
+/// Whether the rows of an execution are garbage: it was pruned, or its instance was deleted.
 pub(crate) fn is_listed(conn: &Connection, key: i64, execution_id: i64) -> rusqlite::Result<bool> {
     conn.prepare_cached(IS_LISTED)?.query_row([key, execution_id], |row| row.get(0))
 }
@@ -167,7 +121,7 @@ pub(crate) fn is_listed(conn: &Connection, key: i64, execution_id: i64) -> rusql
 /// Removes what is left of a pruned execution at once: it is about to exist again.
 pub(crate) fn finish_execution(conn: &Connection, key: i64, execution_id: i64) -> Result<(), VerbFailure> {
     if conn.prepare_cached(STRIKE)?.execute([key, execution_id])? > 0 {
-        conn.prepare_cached(DELETE_EXECUTION_EVENTS)?.execute([key, execution_id])?;
+        owned_rows::remove_execution(conn, key, execution_id)?;
     }
     Ok(())
 }
@@ -188,6 +142,7 @@ impl Verb for SweepGarbage {
                 "rows of deleted instances cannot be removed; they take room until the file is repaired");
         }
         scope.effects.garbage = swept?;
+        scope.effects.freed = true;
         Ok(())
     }
 }
@@ -223,8 +178,7 @@ fn sweep(scope: &Scope<'_>) -> Result<bool, VerbFailure> {
             budget.spend(1);
             continue;
         }
-        let tables: &[SweptTable] = if execution_id == 0 { &OF_INSTANCE } else { &OF_EXECUTION };
-        for table in tables {
+        for table in if execution_id == 0 { OF_INSTANCE } else { OF_EXECUTION } {
             remove_some(conn, table, key, execution_id, &mut budget)?;
         }
         if !budget.is_spent() {
@@ -238,7 +192,7 @@ fn sweep(scope: &Scope<'_>) -> Result<bool, VerbFailure> {
 /// Removes rows of a table until there is none left or the budget is spent.
 fn remove_some(
     conn: &Connection,
-    table: &SweptTable,
+    table: &OwnedTable,
     key: i64,
     execution_id: i64,
     budget: &mut SliceBudget,
@@ -246,9 +200,11 @@ fn remove_some(
     if budget.is_spent() {
         return Ok(());
     }
-    let mut found: Vec<(Value, Value)> = Vec::new();
+    // The columns that name one row, after those of another.
+    let mut found: Vec<Value> = Vec::new();
+    let mut select = conn.prepare_cached(table.select)?;
+    let names = select.column_count().saturating_sub(1);
     {
-        let mut select = conn.prepare_cached(table.select)?;
         let by_execution = select.parameter_count() == 3;
         let mut rows = if by_execution {
             select.query(params![key, limit(budget), execution_id])?
@@ -258,20 +214,16 @@ fn remove_some(
         while !budget.is_spent()
             && let Some(row) = rows.next()?
         {
-            let bytes = row.get::<_, Option<i64>>(2)?.and_then(|bytes| usize::try_from(bytes).ok());
+            let bytes = row.get::<_, Option<i64>>(names)?.and_then(|bytes| usize::try_from(bytes).ok());
             budget.spend(1 + bytes.unwrap_or(0) / PAGE_BYTES);
-            found.push((row.get(0)?, row.get(1)?));
+            for column in 0..names {
+                found.push(row.get(column)?);
+            }
         }
     }
-    let mut delete = conn.prepare_cached(table.delete)?;
-    for (first, second) in found {
-        delete.execute(params![key, first, second])?;
+    let (mut delete, key) = (conn.prepare_cached(table.delete_one)?, Value::Integer(key));
+    for row in found.chunks(names.max(1)) {
+        delete.execute(params_from_iter(std::iter::once(&key).chain(row)))?;
     }
     Ok(())
-}
-
-/// All statements that find and delete garbage.
-#[cfg(test)]
-pub(crate) fn swept_statements() -> impl Iterator<Item = &'static str> {
-    OF_INSTANCE.iter().chain(&OF_EXECUTION).flat_map(|table| [table.select, table.delete])
 }

@@ -56,28 +56,30 @@ impl KvChange {
     }
 }
 
-const SET: &str = "INSERT INTO kv_delta (instance_key, key, value, last_updated_at_ms) VALUES (?1, ?2, ?3, ?4) \
+const SET: &str = "INSERT INTO everturn_kv_delta (instance_key, key, value, last_updated_at_ms) VALUES (?1, ?2, ?3, ?4) \
      ON CONFLICT (instance_key, key) DO UPDATE SET value = ?3, last_updated_at_ms = ?4";
-const CLEAR_DELTA: &str = "DELETE FROM kv_delta WHERE instance_key = ?1";
-const HIDE_BASE: &str = "INSERT INTO kv_delta (instance_key, key, value, last_updated_at_ms) \
-     SELECT instance_key, key, NULL, ?2 FROM kv_base WHERE instance_key = ?1";
-const MERGE_CLEARED: &str = "DELETE FROM kv_base WHERE instance_key = ?1 AND key IN \
-     (SELECT key FROM kv_delta WHERE kv_delta.instance_key = ?1 AND value IS NULL)";
-const MERGE_SET: &str = "INSERT INTO kv_base (instance_key, key, value, last_updated_at_ms) \
-     SELECT instance_key, key, value, last_updated_at_ms FROM kv_delta \
+const HAS_DELTA: &str = "SELECT 1 FROM everturn_kv_delta WHERE instance_key = ?1";
+const CLEAR_DELTA: &str = "DELETE FROM everturn_kv_delta WHERE instance_key = ?1";
+const HIDE_BASE: &str = "INSERT INTO everturn_kv_delta (instance_key, key, value, last_updated_at_ms) \
+     SELECT instance_key, key, NULL, ?2 FROM everturn_kv_base WHERE instance_key = ?1";
+const MERGE_CLEARED: &str = "DELETE FROM everturn_kv_base WHERE instance_key = ?1 AND key IN \
+     (SELECT key FROM everturn_kv_delta WHERE everturn_kv_delta.instance_key = ?1 AND value IS NULL)";
+const MERGE_SET: &str = "INSERT INTO everturn_kv_base (instance_key, key, value, last_updated_at_ms) \
+     SELECT instance_key, key, value, last_updated_at_ms FROM everturn_kv_delta \
      WHERE instance_key = ?1 AND value IS NOT NULL \
      ON CONFLICT (instance_key, key) DO UPDATE SET value = excluded.value, \
          last_updated_at_ms = excluded.last_updated_at_ms";
-const SELECT_SNAPSHOT: &str = "SELECT key, value, last_updated_at_ms FROM kv_base WHERE instance_key = ?1";
-const SELECT_DELTA: &str = "SELECT key, value FROM kv_delta WHERE instance_key = ?1";
-const SELECT_VALUE: &str = "SELECT CASE WHEN d.key IS NOT NULL THEN d.value ELSE b.value END FROM instances AS i \
-     LEFT JOIN kv_delta AS d ON d.instance_key = i.instance_key AND d.key = ?2 \
-     LEFT JOIN kv_base AS b ON b.instance_key = i.instance_key AND b.key = ?2 WHERE i.instance_id = ?1";
-const SELECT_MERGED: &str = "SELECT d.key, d.value FROM instances AS i \
-     JOIN kv_delta AS d ON d.instance_key = i.instance_key WHERE i.instance_id = ?1 AND d.value IS NOT NULL \
-     UNION ALL SELECT b.key, b.value FROM instances AS i \
-     JOIN kv_base AS b ON b.instance_key = i.instance_key WHERE i.instance_id = ?1 \
-     AND NOT EXISTS (SELECT 1 FROM kv_delta AS d WHERE d.instance_key = i.instance_key AND d.key = b.key)";
+const SELECT_SNAPSHOT: &str =
+    "SELECT key, value, last_updated_at_ms FROM everturn_kv_base WHERE instance_key = ?1";
+const SELECT_DELTA: &str = "SELECT key, value FROM everturn_kv_delta WHERE instance_key = ?1";
+const SELECT_VALUE: &str = "SELECT CASE WHEN d.key IS NOT NULL THEN d.value ELSE b.value END FROM everturn_instances AS i \
+     LEFT JOIN everturn_kv_delta AS d ON d.instance_key = i.instance_key AND d.key = ?2 \
+     LEFT JOIN everturn_kv_base AS b ON b.instance_key = i.instance_key AND b.key = ?2 WHERE i.instance_id = ?1";
+const SELECT_MERGED: &str = "SELECT d.key, d.value FROM everturn_instances AS i \
+     JOIN everturn_kv_delta AS d ON d.instance_key = i.instance_key WHERE i.instance_id = ?1 AND d.value IS NOT NULL \
+     UNION ALL SELECT b.key, b.value FROM everturn_instances AS i \
+     JOIN everturn_kv_base AS b ON b.instance_key = i.instance_key WHERE i.instance_id = ?1 \
+     AND NOT EXISTS (SELECT 1 FROM everturn_kv_delta AS d WHERE d.instance_key = i.instance_key AND d.key = b.key)";
 
 /// Writes a turn's changes into the delta.
 pub(crate) fn apply(conn: &Connection, key: i64, changes: &[KvChange]) -> Result<(), VerbFailure> {
@@ -98,8 +100,11 @@ pub(crate) fn apply(conn: &Connection, key: i64, changes: &[KvChange]) -> Result
     Ok(())
 }
 
-/// Merges the delta into the base: the execution has ended.
+/// Merges the delta into the base: the execution has ended. Most executions write no keys.
 pub(crate) fn merge(conn: &Connection, key: i64) -> Result<(), VerbFailure> {
+    if !conn.prepare_cached(HAS_DELTA)?.exists([key])? {
+        return Ok(());
+    }
     conn.prepare_cached(MERGE_CLEARED)?.execute([key])?;
     conn.prepare_cached(MERGE_SET)?.execute([key])?;
     conn.prepare_cached(CLEAR_DELTA)?.execute([key])?;

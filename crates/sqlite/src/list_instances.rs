@@ -16,10 +16,10 @@ const PAGE_ROWS: i64 = 1_000;
 // By key, which an instance keeps for its whole life: what exists throughout is read once. New instances have larger keys
 // than all others, so that they are passed already.
 const SELECT_PAGE: &str = "SELECT instance_key, instance_id, created_at_ms, created_at_ms IS NOT NULL \
-     FROM instances WHERE instance_key <= ?1 ORDER BY instance_key DESC LIMIT ?2";
+     FROM everturn_instances WHERE instance_key <= ?1 ORDER BY instance_key DESC LIMIT ?2";
 const SELECT_PAGE_BY_STATUS: &str = "SELECT i.instance_key, i.instance_id, i.created_at_ms, \
          i.created_at_ms IS NOT NULL AND e.status = ?3 \
-     FROM instances AS i LEFT JOIN executions AS e \
+     FROM everturn_instances AS i LEFT JOIN everturn_executions AS e \
      ON e.instance_key = i.instance_key AND e.execution_id = i.current_execution_id \
      WHERE i.instance_key <= ?1 ORDER BY i.instance_key DESC LIMIT ?2";
 

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 use everturn_provider::{Clock, ProviderError};
@@ -36,6 +37,7 @@ pub(crate) struct StoredLock {
 
 impl StoredLock {
     /// A lock from two columns; a damaged lock has no holder.
+    #[inline]
     pub(crate) fn of(row: &Row<'_>, column: usize) -> rusqlite::Result<Self> {
         Ok(Self { token: columns::text(row, column)?, until_ms: columns::integer(row, column + 1)? })
     }
@@ -59,15 +61,20 @@ pub(crate) fn check(
     if stored.token.as_deref() != Some(token) {
         return Err(unknown_token(token));
     }
-    let is_alive = match scope.renewed.deadline(token).or_else(|| scope.own_locks.deadline(token)) {
-        Some(deadline) => called.monotonic < deadline,
-        None => stored.until_ms.is_some_and(|until_ms| called.wall_ms < until_ms),
-    };
+    let is_alive = own_clock_says(scope, token, called)
+        .unwrap_or_else(|| stored.until_ms.is_some_and(|until_ms| called.wall_ms < until_ms));
     if is_alive {
         Ok(())
     } else {
         Err(ProviderError::lock_lost("", format!("lock expired (lock_token {token})")).into())
     }
+}
+
+/// Whether the lock had not ended when the caller called, by the clock of this process; `None` if it took no such lock.
+#[inline(always)]
+pub(crate) fn own_clock_says(scope: &Scope<'_>, token: &str, called: ClockReading) -> Option<bool> {
+    let deadline = scope.renewed.deadline(token).or_else(|| scope.own_locks.deadline(token))?;
+    Some(called.monotonic < deadline)
 }
 
 /// The locks that were renewed in the open transaction, with their new ends. A holder may use its lock in the batch that
@@ -83,6 +90,7 @@ impl RenewedLocks {
     }
 
     /// When the lock ends; `None` if it was not renewed in this transaction.
+    #[inline]
     pub(crate) fn deadline(&self, token: &str) -> Option<Duration> {
         self.0.borrow().get(token).copied()
     }
@@ -96,47 +104,52 @@ impl RenewedLocks {
 /// The locks that this process holds, judged by its monotonic clock: a jump of the wall clock neither ends nor extends one.
 #[derive(Debug, Default)]
 pub(crate) struct OwnLocks {
-    deadlines: HashMap<String, Duration>,
-    by_deadline: BTreeSet<(Duration, String)>,
+    deadlines: HashMap<Arc<str>, Duration>,
+    by_deadline: BTreeSet<(Duration, Arc<str>)>,
     /// Locks that have expired and were not released, the oldest first.
-    ended: VecDeque<String>,
+    ended: VecDeque<Arc<str>>,
 }
 
 impl OwnLocks {
     /// The lock lasts `length_ms` from `at` on.
-    pub(crate) fn hold(&mut self, token: String, at: ClockReading, length_ms: u64) {
-        self.release(&token);
+    pub(crate) fn hold(&mut self, token: &str, at: ClockReading, length_ms: u64) {
+        self.release(token);
         let deadline = at.monotonic.saturating_add(Duration::from_millis(length_ms));
-        self.by_deadline.insert((deadline, token.clone()));
+        let token: Arc<str> = token.into();
+        self.by_deadline.insert((deadline, Arc::clone(&token)));
         self.deadlines.insert(token, deadline);
     }
 
     pub(crate) fn release(&mut self, token: &str) {
-        if let Some(deadline) = self.deadlines.remove(token) {
-            self.by_deadline.remove(&(deadline, token.to_owned()));
+        if let Some((token, deadline)) = self.deadlines.remove_entry(token) {
+            self.by_deadline.remove(&(deadline, token));
         }
     }
 
     /// The lock has expired, and its holder may not know it.
     pub(crate) fn end(&mut self, token: &str) {
-        let Some(deadline) = self.deadline(token) else { return };
-        self.by_deadline.remove(&(deadline, token.to_owned()));
-        self.ended.push_back(token.to_owned());
+        let Some((token, deadline)) = self.deadlines.get_key_value(token) else { return };
+        let token = Arc::clone(token);
+        self.by_deadline.remove(&(*deadline, Arc::clone(&token)));
+        self.ended.push_back(token);
         if self.ended.len() > ENDED_MAX
             && let Some(oldest) = self.ended.pop_front()
         {
-            self.forget(&oldest);
+            self.forget(oldest);
         }
     }
 
     /// Forgets an expired lock, unless it was renewed in time after all.
-    fn forget(&mut self, token: &str) {
-        if self.deadline(token).is_some_and(|at| !self.by_deadline.contains(&(at, token.to_owned()))) {
-            self.deadlines.remove(token);
+    fn forget(&mut self, token: Arc<str>) {
+        if let Some(deadline) = self.deadline(&token)
+            && !self.by_deadline.contains(&(deadline, Arc::clone(&token)))
+        {
+            self.deadlines.remove(&token);
         }
     }
 
     /// When the lock ends, or ended; `None` if this process does not hold it.
+    #[inline]
     pub(crate) fn deadline(&self, token: &str) -> Option<Duration> {
         self.deadlines.get(token).copied()
     }
@@ -156,14 +169,14 @@ impl OwnLocks {
         self.by_deadline
             .iter()
             .take_while(move |(deadline, _)| *deadline <= now.monotonic)
-            .map(|(_, token)| token.as_str())
+            .map(|(_, token)| token.as_ref())
     }
 }
 
 const SELECT_INSTANCE_LOCK: &str =
-    "SELECT lock_token, locked_until_ms FROM instances WHERE instance_key = ?1";
+    "SELECT lock_token, locked_until_ms FROM everturn_instances WHERE instance_key = ?1";
 const SELECT_WORK_LOCK: &str =
-    "SELECT lock_token, locked_until_ms, session_id FROM worker_queue WHERE seq = ?1";
+    "SELECT lock_token, locked_until_ms, session_id FROM everturn_worker_queue WHERE seq = ?1";
 
 /// The lock of an instance.
 pub(crate) fn instance_lock(scope: &Scope<'_>, key: i64) -> Result<Option<StoredLock>, VerbFailure> {
@@ -205,3 +218,6 @@ pub(crate) fn half_spent(at: ClockReading, now: ClockReading, lock_ms: u64) -> b
 pub(crate) fn left(at: ClockReading, now: ClockReading, lock_timeout: Duration) -> Duration {
     lock_timeout.saturating_sub(now.monotonic.saturating_sub(at.monotonic))
 }
+
+#[cfg(test)]
+mod tests;

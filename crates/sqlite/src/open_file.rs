@@ -47,6 +47,8 @@ pub(crate) fn connect(path: &Path, flags: OpenFlags, vfs: Option<&str>) -> rusql
 pub(crate) fn open_memory(options: &SqliteOptions) -> Result<Connection, SqliteError> {
     let mut conn = Connection::open_in_memory()
         .map_err(|error| SqliteError::sqlite("opening a database in memory", error))?;
+    // For copies of it in files; the database itself is never shrunk.
+    pragmas::set_up_new_file(&conn)?;
     pragmas::set_up_writer(&conn, false, options.synchronous)?;
     schema::migrate(&mut conn)?;
     Ok(conn)
@@ -106,6 +108,9 @@ fn open_to_write(
     let lock = lock(&conn, path)?;
     set_checkpoint_on_close(&conn, true).map_err(opening)?;
     let of_this_file = |error: SqliteError| error.while_opening(path);
+    if schema::check(&conn, path)? == 0 {
+        pragmas::set_up_new_file(&conn).map_err(of_this_file)?;
+    }
     if pragmas::read(&conn, "journal_mode").map_err(of_this_file)? != "wal" {
         pragmas::set(&conn, "journal_mode", "WAL", "wal").map_err(of_this_file)?;
     }

@@ -1,6 +1,7 @@
 //! Operations: what callers ask of the writer. Each happens completely or not at all.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use everturn_provider::{Clock, ProviderError};
 use rusqlite::{Connection, ErrorCode};
@@ -9,6 +10,7 @@ use tokio::sync::oneshot;
 use crate::clock_reading::ClockReading;
 use crate::locks::{OwnLocks, RenewedLocks};
 use crate::owners::OwnerId;
+use crate::parked_fetches::ParkedWorkFetch;
 use crate::totals::TotalsChange;
 use crate::unreadable::{RowPlace, RowReads};
 
@@ -71,7 +73,7 @@ pub(crate) fn storage_error(operation: &str, error: rusqlite::Error) -> Provider
 }
 
 /// What the writer must know of an operation besides its answer. Discarded if the operation was refused.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Effects {
     /// An instance became ready, and its oldest message is the newest of all messages.
     pub(crate) new_turns: bool,
@@ -85,6 +87,8 @@ pub(crate) struct Effects {
     pub(crate) removed: bool,
     /// Rows are left in the garbage list.
     pub(crate) garbage: bool,
+    /// Many rows were deleted: pages of the file may be free.
+    pub(crate) freed: bool,
     /// How the totals change.
     pub(crate) totals: TotalsChange,
     /// Instances whose turn ended: not assigned again before the commit.
@@ -97,6 +101,8 @@ pub(crate) struct Effects {
     pub(crate) released: Vec<String>,
     /// Locks that have expired.
     pub(crate) ended: Vec<String>,
+    /// Fetches to park.
+    pub(crate) fetches: Vec<ParkedWorkFetch>,
 }
 
 impl Effects {
@@ -112,12 +118,14 @@ impl Effects {
         self.work |= other.work;
         self.removed |= other.removed;
         self.garbage |= other.garbage;
+        self.freed |= other.freed;
         self.totals.add(other.totals);
         self.ended_turns.extend(other.ended_turns);
         self.touched.extend(other.touched);
         self.held.extend(other.held);
         self.released.extend(other.released);
         self.ended.extend(other.ended);
+        self.fetches.extend(other.fetches);
     }
 }
 
@@ -164,7 +172,7 @@ impl Scope<'_> {
 }
 
 /// One kind of operation.
-pub(crate) trait Verb: Send + 'static {
+pub(crate) trait Verb: Send + Sync + 'static {
     /// What the caller gets.
     type Answer: Send + 'static;
     /// Its name in errors.
@@ -184,7 +192,7 @@ pub(crate) trait Verb: Send + 'static {
     fn run(&self, scope: &mut Scope<'_>) -> Result<Self::Answer, VerbFailure>;
 
     /// Called when it is durable, before any caller is answered.
-    fn committed(&self) {}
+    fn committed(&self, _answer: &Self::Answer) {}
 }
 
 /// An operation as the writer sees it.
@@ -207,8 +215,10 @@ pub(crate) trait Operation: Send {
 }
 
 /// A verb in the command queue or in a batch, with the way to its caller.
+///
+/// A caller that waits keeps the verb as well, and so frees what it allocated: many callers wait for the writer.
 pub(crate) struct PendingOperation<V: Verb> {
-    verb: V,
+    verb: Arc<V>,
     outcome: Option<Result<V::Answer, ProviderError>>,
     reply: Option<oneshot::Sender<Result<V::Answer, ProviderError>>>,
     /// How often it could not read what it needs.
@@ -217,7 +227,12 @@ pub(crate) struct PendingOperation<V: Verb> {
 
 impl<V: Verb> PendingOperation<V> {
     pub(crate) fn new(verb: V, reply: Option<oneshot::Sender<Result<V::Answer, ProviderError>>>) -> Self {
-        Self { verb, outcome: None, reply, unreadable: 0 }
+        Self { verb: Arc::new(verb), outcome: None, reply, unreadable: 0 }
+    }
+
+    /// An operation of a caller that keeps the verb, too.
+    pub(crate) fn called(verb: &Arc<V>, reply: oneshot::Sender<Result<V::Answer, ProviderError>>) -> Self {
+        Self { verb: Arc::clone(verb), outcome: None, reply: Some(reply), unreadable: 0 }
     }
 }
 
@@ -249,13 +264,16 @@ impl<V: Verb> Operation for PendingOperation<V> {
     }
 
     fn committed(&self) {
-        if matches!(self.outcome, Some(Ok(_))) {
-            self.verb.committed();
+        if let Some(Ok(answer)) = &self.outcome {
+            self.verb.committed(answer);
         }
     }
 
     fn answer(self: Box<Self>) {
-        if let (Some(reply), Some(outcome)) = (self.reply, self.outcome) {
+        let Self { verb, outcome, reply, .. } = *self;
+        // Before the answer, so that the caller has the last one.
+        drop(verb);
+        if let (Some(reply), Some(outcome)) = (reply, outcome) {
             // A caller that no longer listens gets no answer; what was done stays done.
             drop(reply.send(outcome));
         }

@@ -11,6 +11,7 @@ use crate::clock_reading::stored_ms;
 use crate::columns;
 use crate::garbage::new_instance_key;
 use crate::operation::{Scope, VerbFailure};
+use crate::payloads;
 use crate::unknown_instance;
 
 /// A message as it is stored.
@@ -69,46 +70,47 @@ impl StoredMessage {
 }
 
 /// JSON text, or the error of encoding it.
+#[inline]
 pub(crate) fn encoded(operation: &str, json: serde_json::Result<String>) -> Result<String, ProviderError> {
     json.map_err(|error| ProviderError::permanent(operation, format!("encoding: {error}")).with_source(error))
 }
 
 const SELECT_INSTANCE: &str = "SELECT instance_key, startable, ready_seq IS NOT NULL, lock_token IS NOT NULL, orphaned, \
-     delayed_until_ms IS NOT NULL FROM instances WHERE instance_id = ?1";
+     delayed_until_ms IS NOT NULL FROM everturn_instances WHERE instance_id = ?1";
 const INSERT_INSTANCE: &str = concat!(
-    "INSERT INTO instances (instance_key, instance_id, orphaned, unstarted_since_ms) VALUES (",
+    "INSERT INTO everturn_instances (instance_key, instance_id, orphaned, unstarted_since_ms) VALUES (",
     new_instance_key!(),
     ", ?1, ?2, ?3)"
 );
 // Two looks, each into one range of the index.
 const LATEST_VISIBLE: &str = "SELECT max(at_ms) FROM ( \
-     SELECT max(arrived_at_ms) AS at_ms FROM orchestrator_queue WHERE instance_key = ?1 AND visible_at_ms = 0 \
-     UNION ALL SELECT max(arrived_at_ms) FROM orchestrator_queue \
+     SELECT max(arrived_at_ms) AS at_ms FROM everturn_orchestrator_queue WHERE instance_key = ?1 AND visible_at_ms = 0 \
+     UNION ALL SELECT max(arrived_at_ms) FROM everturn_orchestrator_queue \
          WHERE instance_key = ?1 AND visible_at_ms > 0 AND visible_at_ms <= ?2)";
-const INSERT_MESSAGE: &str = "INSERT INTO orchestrator_queue \
+const INSERT_MESSAGE: &str = "INSERT INTO everturn_orchestrator_queue \
      (instance_key, kind, is_start, arrived_at_ms, visible_at_ms, timer_execution_id, work_item, notes, unawaited) \
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
-const IS_UNAWAITED: &str = "SELECT EXISTS (SELECT 1 FROM instances WHERE instance_key = ?1 AND current_execution_id > ?2) \
-     OR EXISTS (SELECT 1 FROM executions WHERE instance_key = ?1 AND execution_id = ?2 AND status <> 'Running')";
-const NOTE_UNAWAITED: &str = "UPDATE orchestrator_queue SET unawaited = 1 WHERE instance_key = ?1 \
+const IS_UNAWAITED: &str = "SELECT EXISTS (SELECT 1 FROM everturn_instances WHERE instance_key = ?1 AND current_execution_id > ?2) \
+     OR EXISTS (SELECT 1 FROM everturn_executions WHERE instance_key = ?1 AND execution_id = ?2 AND status <> 'Running')";
+const NOTE_UNAWAITED: &str = "UPDATE everturn_orchestrator_queue SET unawaited = 1 WHERE instance_key = ?1 \
      AND visible_at_ms > 0 AND timer_execution_id >= ?2 AND timer_execution_id < ?3 AND unawaited = 0";
-const MARK_READY: &str = "UPDATE instances SET ready_seq = ?2 WHERE instance_key = ?1";
+const MARK_READY: &str = "UPDATE everturn_instances SET ready_seq = ?2 WHERE instance_key = ?1";
 /// Computes whether an instance is ready at `?2`, and whether its messages are orphans.
 macro_rules! refresh_sql {
     ($condition:literal) => {
         concat!(
-            "UPDATE instances SET \
+            "UPDATE everturn_instances SET \
              ready_seq = CASE WHEN delayed_until_ms IS NOT NULL AND missing_handler IS NULL THEN NULL \
-                 WHEN startable = 1 OR EXISTS (SELECT 1 FROM orchestrator_queue AS q \
+                 WHEN startable = 1 OR EXISTS (SELECT 1 FROM everturn_orchestrator_queue AS q \
                      WHERE q.instance_key = ?1 AND q.is_start = 1 AND q.visible_at_ms <= ?2) \
-                 THEN (SELECT min(q.seq) FROM orchestrator_queue AS q \
+                 THEN (SELECT min(q.seq) FROM everturn_orchestrator_queue AS q \
                      WHERE q.instance_key = ?1 AND q.visible_at_ms <= ?2) END, \
              orphaned = startable = 0 \
-                 AND NOT EXISTS (SELECT 1 FROM orchestrator_queue AS q \
+                 AND NOT EXISTS (SELECT 1 FROM everturn_orchestrator_queue AS q \
                      WHERE q.instance_key = ?1 AND q.is_start = 1) \
-                 AND EXISTS (SELECT 1 FROM orchestrator_queue AS q \
+                 AND EXISTS (SELECT 1 FROM everturn_orchestrator_queue AS q \
                      WHERE q.instance_key = ?1 AND q.visible_at_ms <= ?2) \
-                 AND NOT EXISTS (SELECT 1 FROM orchestrator_queue AS q \
+                 AND NOT EXISTS (SELECT 1 FROM everturn_orchestrator_queue AS q \
                      WHERE q.instance_key = ?1 AND q.visible_at_ms <= ?2 AND q.kind <> 'ExternalRaisedPersistent') \
              WHERE instance_key = ?1",
             $condition,
@@ -181,10 +183,12 @@ pub(crate) fn insert(
         arrived_at_ms,
         visible_at_ms,
         message.timer.map(|timer| timer.execution_id),
-        message.work_item,
+        payloads::inline(&message.work_item),
         message.notes,
         unawaited
     ])?;
+    let seq = scope.conn.last_insert_rowid();
+    payloads::insert_of_message(scope.conn, seq, &message.work_item)?;
     if !receiver.startable && !receiver.new && !message.is_start {
         let noted = unknown_instance::note_unstarted(scope.conn, receiver.key, arrived_at_ms);
         queued_although_damaged(receiver.key, noted)?;
@@ -196,11 +200,12 @@ pub(crate) fn insert(
         refresh(scope, receiver.key)?;
     } else if receiver.startable || (receiver.new && message.is_start) {
         if !receiver.locked && !receiver.ready && visible_at_ms == 0 {
-            let seq = scope.conn.last_insert_rowid();
             let marked = scope.conn.prepare_cached(MARK_READY)?.execute(params![receiver.key, seq]);
             scope.effects.new_turns |=
                 queued_although_damaged(receiver.key, marked.map_err(VerbFailure::from))?.is_some();
         }
+        // A ready instance may have been passed over because a step of it was under way.
+        scope.effects.new_turns |= receiver.ready && !receiver.locked;
     } else if message.is_queue_message && receiver.orphaned {
         // The next fetch deletes orphans, even if it finds no instance.
         scope.effects.orphans = true;

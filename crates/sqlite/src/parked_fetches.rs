@@ -5,14 +5,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use everturn_core::SemverRange;
-use everturn_provider::store::{HandlerKey, HandlerView, SessionPlaces, WarmView};
+use everturn_provider::store::{HandlerKey, HandlerView, SessionPlaces, WarmView, WorkFetch};
 use everturn_provider::{ProviderError, SessionFetchConfig, TagFilter};
 use semver::Version;
 use tokio::sync::oneshot;
 
+use crate::engine_version::OWN_ENGINE;
 use crate::fetch_turns::TurnAnswer;
 use crate::fetch_work::WorkAnswer;
 use crate::ready_instances::Candidate;
+
+/// The id of fetches that are served before all others. Those with an id of their own have a greater one.
+pub(crate) const FIRST_IN_LINE: u64 = 0;
 
 /// Where the answer to a fetch goes.
 pub(crate) type FetchReply<A> = oneshot::Sender<Result<Option<A>, ProviderError>>;
@@ -33,12 +37,14 @@ pub(crate) trait ParkedFetch {
 pub(crate) struct ParkedTurnFetch {
     pub(crate) id: u64,
     pub(crate) once: bool,
+    /// How many instances it takes at most.
+    pub(crate) turns_max: usize,
     pub(crate) lock_timeout: Duration,
     /// The pinned versions it can replay; `None` for all.
     pub(crate) range: Option<SemverRange>,
     pub(crate) warm: Option<Arc<dyn WarmView>>,
     pub(crate) handlers: Option<Arc<dyn HandlerView>>,
-    pub(crate) reply: FetchReply<TurnAnswer>,
+    pub(crate) reply: FetchReply<Vec<TurnAnswer>>,
 }
 
 impl ParkedTurnFetch {
@@ -52,8 +58,14 @@ impl ParkedTurnFetch {
 
     /// Whether it may be assigned this instance.
     pub(crate) fn may_take(&self, candidate: &Candidate) -> bool {
-        self.accepts(candidate.pin())
+        candidate.needs_engine <= OWN_ENGINE
+            && self.accepts(candidate.pin())
             && candidate.missing_handler.as_ref().is_none_or(|handler| self.has(handler))
+    }
+
+    /// Whether its runtime takes a step of this instance at the moment.
+    pub(crate) fn is_stepping(&self, candidate: &Candidate) -> bool {
+        self.warm.as_ref().is_some_and(|warm| warm.is_stepping(&candidate.instance_id))
     }
 
     /// Whether its runtime has this handler, or does not say what it has.
@@ -75,6 +87,24 @@ pub(crate) struct ParkedWorkFetch {
 }
 
 impl ParkedWorkFetch {
+    /// The fetch of a worker whose activity ended in a step: it takes one look, before all others.
+    pub(crate) fn of_step(fetch: &WorkFetch, reply: FetchReply<WorkAnswer>) -> Self {
+        Self::new(FIRST_IN_LINE, true, fetch, reply)
+    }
+
+    pub(crate) fn new(id: u64, once: bool, fetch: &WorkFetch, reply: FetchReply<WorkAnswer>) -> Self {
+        Self {
+            id,
+            once,
+            lock_timeout: fetch.lock_timeout,
+            session: fetch.session.clone(),
+            session_places: fetch.session_places.clone(),
+            tags: fetch.tags.clone(),
+            handlers: fetch.handlers.clone(),
+            reply,
+        }
+    }
+
     /// Whether both may take the same activities, apart from those of sessions: their tags and their handlers are the same.
     pub(crate) fn wants_the_same(&self, tags: &TagFilter, handlers: Option<&Arc<dyn HandlerView>>) -> bool {
         let is_same_view = match (&self.handlers, handlers) {
@@ -91,7 +121,7 @@ impl ParkedWorkFetch {
 }
 
 impl ParkedFetch for ParkedTurnFetch {
-    type Answer = TurnAnswer;
+    type Answer = Vec<TurnAnswer>;
     const NAME: &'static str = "fetch_turns";
 
     fn id(&self) -> u64 {
@@ -106,7 +136,7 @@ impl ParkedFetch for ParkedTurnFetch {
         self.reply.is_closed()
     }
 
-    fn into_reply(self) -> FetchReply<TurnAnswer> {
+    fn into_reply(self) -> FetchReply<Vec<TurnAnswer>> {
         self.reply
     }
 }
@@ -213,7 +243,11 @@ impl<F> Default for FetchLine<F> {
 
 impl<F: ParkedFetch> FetchLine<F> {
     pub(crate) fn park(&mut self, fetch: F) {
-        self.parked.push_back(fetch);
+        if fetch.id() == FIRST_IN_LINE {
+            self.park_again(fetch);
+        } else {
+            self.parked.push_back(fetch);
+        }
     }
 
     /// Parks a fetch whose assignment was lost again, in its old place.
@@ -228,6 +262,10 @@ impl<F: ParkedFetch> FetchLine<F> {
 
     pub(crate) fn len(&self) -> usize {
         self.parked.len()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &F> {
+        self.parked.iter()
     }
 
     pub(crate) fn get(&self, place: usize) -> Option<&F> {

@@ -16,6 +16,20 @@ const WRITER_CACHE: &str = "-32768";
 /// How many statements stay prepared: more than there are.
 const PREPARED_STATEMENTS: usize = 256;
 
+/// What must be set before a database has its first table: its file can give pages back to the disk.
+pub(crate) fn set_up_new_file(conn: &Connection) -> Result<(), SqliteError> {
+    let setting = ("auto_vacuum", "INCREMENTAL");
+    conn.pragma_update(None, setting.0, setting.1).map_err(|error| {
+        SqliteError::sqlite(format_args!("setting {} to {}", setting.0, setting.1), error)
+    })?;
+    if read(conn, setting.0)? != "2" {
+        // Another program has made an empty database of the file.
+        conn.execute_batch("VACUUM")
+            .map_err(|error| SqliteError::sqlite("preparing the empty file", error))?;
+    }
+    set(conn, setting.0, setting.1, "2")
+}
+
 /// Sets up the connection that writes.
 pub(crate) fn set_up_writer(
     conn: &Connection,

@@ -9,8 +9,8 @@ use async_trait::async_trait;
 use everturn_core::{OrchestrationStatus, SystemStats};
 use everturn_provider::store::{
     CustomStatus, ExecutionRead, Feature, FetchedTurn, FetchedWork, OrchestrationName, RawWrites, Receipt,
-    Renewal, Renewed, Settlement, Store, StoreIdentity, StoreLimits, StoredExecution, Submission, Sweep,
-    Swept, TurnAbandon, TurnCommit, TurnFetch, WorkFetch,
+    Renewal, Renewed, Settlement, StepAnswer, StepCommit, Store, StoreIdentity, StoreLimits, StoredExecution,
+    Submission, Sweep, Swept, TurnAbandon, TurnCommit, TurnFetch, WorkFetch,
 };
 use everturn_provider::{Clock, InstanceWatch, ProviderAdmin, ProviderError};
 use rusqlite::Connection;
@@ -24,7 +24,7 @@ use crate::commit_turn::CommitTurn;
 use crate::error::SqliteError;
 use crate::operation::{PendingOperation, Verb, storage_error};
 use crate::options::SqliteOptions;
-use crate::parked_fetches::{FetchReply, ParkedFetch};
+use crate::parked_fetches::{FIRST_IN_LINE, FetchReply, ParkedFetch};
 use crate::readers::Readers;
 use crate::renew::Renew;
 use crate::settle_work::SettleWork;
@@ -33,7 +33,7 @@ use crate::sweep::SweepExpired;
 use crate::testing::Environment;
 use crate::url::{self, Location};
 use crate::writer::WriterShared;
-use crate::{fetch_turns, fetch_work, identity, kv, open, process_lock, read};
+use crate::{commit_step, fetch_turns, fetch_work, identity, kv, open, process_lock, read};
 
 /// A provider that stores everything in one SQLite file, or in memory.
 ///
@@ -113,7 +113,7 @@ impl SqliteProvider {
         let open::StartedWriter { ended, task } =
             open::start(location, options, environment, Arc::clone(&commands), Arc::clone(&shared)).await?;
         let identity = identity::of(&file, shared.guard.identity());
-        let next_fetch_id = AtomicU64::new(0);
+        let next_fetch_id = AtomicU64::new(FIRST_IN_LINE + 1);
         Ok(Self { commands, shared, clock, readers, payload_bytes_max, identity, next_fetch_id, ended, task })
     }
 
@@ -158,6 +158,10 @@ impl SqliteProvider {
         self.shared.commits.load(Ordering::Relaxed)
     }
 
+    pub(crate) fn clock(&self) -> &dyn Clock {
+        &*self.clock
+    }
+
     pub(crate) fn now(&self) -> ClockReading {
         ClockReading::of(&*self.clock)
     }
@@ -165,9 +169,17 @@ impl SqliteProvider {
     /// Sends an operation to the writer and waits until it is durable.
     pub(crate) async fn call<V: Verb>(&self, verb: V) -> Result<V::Answer, ProviderError> {
         let (reply, answer) = oneshot::channel();
-        let command = Command::Run(Box::new(PendingOperation::new(verb, Some(reply))));
+        let verb = Arc::new(verb);
+        let command = Command::Run(Box::new(PendingOperation::called(&verb, reply)));
         self.commands.send(command).map_err(|_closed| closed(V::NAME))?;
-        answer.await.unwrap_or_else(|_| Err(closed(V::NAME)))
+        let answer = answer.await.unwrap_or_else(|_| Err(closed(V::NAME)));
+        drop(verb);
+        answer
+    }
+
+    /// The id of the next fetch to park.
+    pub(crate) fn next_fetch_id(&self) -> u64 {
+        self.next_fetch_id.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Connections that only read; none for a database in memory.
@@ -244,7 +256,7 @@ impl SqliteProvider {
         poll_timeout: Duration,
         command: impl FnOnce(u64, bool, FetchReply<F::Answer>) -> Command,
     ) -> Result<Option<F::Answer>, ProviderError> {
-        let id = self.next_fetch_id.fetch_add(1, Ordering::Relaxed);
+        let id = self.next_fetch_id();
         let (reply, mut answer) = oneshot::channel();
         let once = poll_timeout.is_zero();
         let mut moved = self.clock.moved();
@@ -325,6 +337,7 @@ impl Store for SqliteProvider {
             Feature::SessionPlaces,
             Feature::HandlerLookup,
             Feature::LateRenewals,
+            Feature::FusedSteps,
         ];
         features.contains(&feature)
     }
@@ -337,13 +350,17 @@ impl Store for SqliteProvider {
         self.clock.wall_ms()
     }
 
-    /// One instance at a time, whatever the maximum: the others are one call away.
+    /// Starts come with other starts, instances in memory with others in memory; any other instance comes alone.
     async fn fetch_turns(&self, fetch: &TurnFetch) -> Result<Vec<FetchedTurn>, ProviderError> {
         fetch_turns::fetch(self, fetch).await
     }
 
     async fn commit_turn(&self, commit: &TurnCommit) -> Result<(), ProviderError> {
-        self.call(CommitTurn::encode(commit, &*self.clock)?).await
+        self.call(CommitTurn::encode(CommitTurn::NAME, commit, &*self.clock)?).await
+    }
+
+    async fn commit_step(&self, step: &StepCommit) -> Result<StepAnswer, ProviderError> {
+        commit_step::commit(self, step).await
     }
 
     async fn abandon_turn(&self, abandon: &TurnAbandon) -> Result<(), ProviderError> {
@@ -379,7 +396,7 @@ impl Store for SqliteProvider {
     }
 
     async fn read_execution(&self, read: &ExecutionRead) -> Result<StoredExecution, ProviderError> {
-        read::execution(self, read).await.map(StoredExecution::new)
+        read::stamped_execution(self, read).await
     }
 
     async fn read_custom_status(

@@ -11,22 +11,28 @@ use crate::columns;
 use crate::delete_bulk::{CANDIDATES, last_moment_before, limit_of};
 use crate::garbage::{self, SliceBudget};
 use crate::operation::{BatchOrder, Scope, Verb, VerbFailure};
+use crate::owned_rows;
 use crate::provider::SqliteProvider;
+use crate::totals::sound_count;
 
 pub(crate) const SELECT_INSTANCE: &str = "SELECT i.instance_key, i.current_execution_id, e.completed_at_ms \
-     FROM instances AS i LEFT JOIN executions AS e \
+     FROM everturn_instances AS i LEFT JOIN everturn_executions AS e \
      ON e.instance_key = i.instance_key AND e.execution_id = i.current_execution_id \
      WHERE i.instance_id = ?1 AND i.created_at_ms IS NOT NULL";
-pub(crate) const SELECT_IDS: &str = "SELECT CAST(instance_id AS BLOB) FROM instances \
+pub(crate) const SELECT_IDS: &str = "SELECT CAST(instance_id AS BLOB) FROM everturn_instances \
      WHERE typeof(instance_id) = 'text' AND instance_id > CAST(?1 AS TEXT) ORDER BY instance_id LIMIT ?2";
 // The newest executions, the current one and running ones are kept.
-pub(crate) const SELECT_PRUNABLE: &str = "SELECT execution_id, event_count FROM executions \
+pub(crate) const SELECT_PRUNABLE: &str = concat!(
+    "SELECT execution_id, ",
+    sound_count!("event_count"),
+    " FROM everturn_executions \
      WHERE instance_key = ?1 AND execution_id < (SELECT min(k.execution_id) FROM (SELECT n.execution_id \
-         FROM executions AS n WHERE n.instance_key = ?1 ORDER BY n.execution_id DESC LIMIT ?3) AS k) \
+         FROM everturn_executions AS n WHERE n.instance_key = ?1 ORDER BY n.execution_id DESC LIMIT ?3) AS k) \
      AND execution_id <> ?2 AND status <> 'Running' AND (?4 IS NULL OR completed_at_ms <= ?4) \
-     ORDER BY execution_id LIMIT ?5";
-const DELETE_HISTORY: &str = "DELETE FROM history WHERE instance_key = ?1 AND execution_id = ?2";
-const DELETE_EXECUTION: &str = "DELETE FROM executions WHERE instance_key = ?1 AND execution_id = ?2";
+     ORDER BY execution_id LIMIT ?5"
+);
+const DELETE_EXECUTION: &str =
+    "DELETE FROM everturn_executions WHERE instance_key = ?1 AND execution_id = ?2";
 
 /// How many executions one slice removes at most.
 const EXECUTIONS: i64 = 500;
@@ -123,9 +129,11 @@ impl PruneInstances {
                 return Ok(PrunedOne::Some);
             }
             budget.spend(1);
-            let events = remove_execution(scope, key, execution_id, event_count, budget)?;
+            remove_execution(scope, key, execution_id, budget)?;
+            let events = event_count.max(0).cast_unsigned();
             result.events_deleted += events;
             result.executions_deleted += 1;
+            scope.effects.freed = true;
             scope.effects.totals.executions -= 1;
             scope.effects.totals.events -= events.cast_signed();
         }
@@ -145,23 +153,20 @@ impl PruneInstances {
     }
 }
 
-/// Removes an execution. Returns how many events it had.
+/// Removes an execution.
 fn remove_execution(
     scope: &mut Scope<'_>,
     key: i64,
     execution_id: i64,
-    event_count: i64,
     budget: &mut SliceBudget,
-) -> Result<u64, VerbFailure> {
-    let events = if garbage::fits_execution(scope.conn, key, execution_id, budget)? {
-        let removed = scope.conn.prepare_cached(DELETE_HISTORY)?.execute([key, execution_id])?;
-        u64::try_from(removed).unwrap_or(u64::MAX)
+) -> Result<(), VerbFailure> {
+    if garbage::fits_execution(scope.conn, key, execution_id, budget)? {
+        owned_rows::remove_execution(scope.conn, key, execution_id)?;
     } else {
         garbage::list_execution(scope, key, execution_id)?;
-        event_count.max(0).cast_unsigned()
-    };
+    }
     scope.conn.prepare_cached(DELETE_EXECUTION)?.execute([key, execution_id])?;
-    Ok(events)
+    Ok(())
 }
 
 /// Removes old executions of one instance.

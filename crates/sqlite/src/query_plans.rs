@@ -2,7 +2,7 @@
 
 use rusqlite::Connection;
 
-use crate::{delete, delete_bulk, garbage, prune, queue_depths, totals};
+use crate::{dead_letters, delete, delete_bulk, owned_rows, prune, queue_depths, totals};
 
 fn schema() -> Connection {
     let conn = Connection::open_in_memory().unwrap();
@@ -38,13 +38,15 @@ fn assert_no_scan(conn: &Connection, sql: &str) {
 fn no_statement_of_a_deletion_scans_a_table() {
     let conn = schema();
     for sql in [
+        dead_letters::DELETE_OLD,
         delete::SELECT_INSTANCE,
         delete::SELECT_CHILDREN,
         delete::IS_ENDED_ROOT,
         delete::DELETE_ACTIVITIES,
+        delete::DELETE_RECORDS,
         delete_bulk::ENDED_ROOTS,
-        garbage::ROWS_OF_INSTANCE,
-        garbage::ROWS_OF_EXECUTION,
+        owned_rows::SIZE_OF_INSTANCE,
+        owned_rows::SIZE_OF_EXECUTION,
         prune::SELECT_INSTANCE,
         prune::SELECT_IDS,
         prune::SELECT_PRUNABLE,
@@ -52,16 +54,40 @@ fn no_statement_of_a_deletion_scans_a_table() {
     ] {
         assert_no_scan(&conn, sql);
     }
-    for table in garbage::swept_statements() {
-        assert_no_scan(&conn, table);
+    for sql in owned_rows::statements() {
+        assert_no_scan(&conn, sql);
     }
 }
 
 #[test]
 fn ended_roots_are_read_in_the_order_of_their_end() {
     let plan = plan(&schema(), delete_bulk::ENDED_ROOTS).join("\n");
-    assert!(plan.contains("executions_ended (completed_at_ms>? AND completed_at_ms<?)"), "{plan}");
+    assert!(plan.contains("everturn_executions_ended (completed_at_ms>? AND completed_at_ms<?)"), "{plan}");
     assert!(!plan.contains("USE TEMP B-TREE FOR ORDER BY"), "{plan}");
+}
+
+#[test]
+fn old_dead_letters_are_found_in_the_order_of_their_age() {
+    let plan = plan(&schema(), dead_letters::DELETE_OLD).join("\n");
+    assert!(plan.contains("everturn_dead_letters_by_age (dead_lettered_at_ms<?)"), "{plan}");
+    assert!(!plan.contains("USE TEMP B-TREE FOR ORDER BY"), "{plan}");
+}
+
+#[test]
+fn every_condition_of_an_instance_that_lists_can_ask_for_has_an_index() {
+    let conn = schema();
+    for (condition, index) in [
+        ("status = 'Failed'", "by_status"),
+        ("waiting_for IS NOT NULL", "waiting"),
+        ("parked_since_ms IS NOT NULL", "parked"),
+        ("paused_at_ms IS NOT NULL", "paused"),
+        ("held = 1", "held"),
+        ("start_name IS NOT NULL AND created_at_ms IS NULL", "scheduled"),
+    ] {
+        let select = format!("SELECT instance_key FROM everturn_instances WHERE {condition}");
+        let plan = plan(&conn, &select).join("\n");
+        assert!(plan.contains(&format!("everturn_instances_{index}")), "{condition}\n{plan}");
+    }
 }
 
 #[test]

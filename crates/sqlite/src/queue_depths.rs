@@ -6,16 +6,16 @@ use rusqlite::Connection;
 use crate::clock_reading::unsigned;
 
 // All but those that a holder of a lock has, timers that are not due and that nothing waits for, and garbage.
-pub(crate) const MESSAGES: &str = "SELECT (SELECT count(*) FROM orchestrator_queue) \
-     - (SELECT count(*) FROM instances AS i INDEXED BY instances_locked CROSS JOIN orchestrator_queue AS q \
+pub(crate) const MESSAGES: &str = "SELECT (SELECT count(*) FROM everturn_orchestrator_queue) \
+     - (SELECT count(*) FROM everturn_instances AS i INDEXED BY everturn_instances_locked CROSS JOIN everturn_orchestrator_queue AS q \
          ON q.instance_key = i.instance_key WHERE i.lock_token IS NOT NULL AND i.ready_seq IS NULL \
          AND i.locked_until_ms > ?1 AND q.visible_at_ms = 0 AND q.tagged = 1) \
-     - (SELECT count(*) FROM orchestrator_queue WHERE unawaited = 1 AND visible_at_ms > ?1) \
-     - (SELECT count(*) FROM garbage AS g CROSS JOIN orchestrator_queue AS q \
+     - (SELECT count(*) FROM everturn_orchestrator_queue WHERE unawaited = 1 AND visible_at_ms > ?1) \
+     - (SELECT count(*) FROM everturn_garbage AS g CROSS JOIN everturn_orchestrator_queue AS q \
          ON q.instance_key = g.instance_key WHERE g.execution_id = 0)";
 // All but those that a worker has.
-pub(crate) const ACTIVITIES: &str = "SELECT (SELECT count(*) FROM worker_queue) \
-     - (SELECT count(*) FROM worker_queue WHERE lock_token IS NOT NULL AND ready = 0 AND locked_until_ms > ?1)";
+pub(crate) const ACTIVITIES: &str = "SELECT (SELECT count(*) FROM everturn_worker_queue) \
+     - (SELECT count(*) FROM everturn_worker_queue WHERE lock_token IS NOT NULL AND ready = 0 AND locked_until_ms > ?1)";
 
 /// The depths at this moment.
 pub(crate) fn read(conn: &Connection, now_ms: i64) -> rusqlite::Result<QueueDepths> {

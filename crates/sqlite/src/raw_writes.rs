@@ -7,7 +7,7 @@ use everturn_provider::store::RawWrites;
 use rusqlite::{OptionalExtension, params};
 
 use crate::garbage::{self, new_instance_key};
-use crate::history::{self, HistoryDelta, stored_id};
+use crate::history::{self, EventCounts, HistoryDelta, stored_id};
 use crate::operation::{BatchOrder, Scope, Verb, VerbFailure};
 use crate::orchestrator_queue;
 use crate::provider::SqliteProvider;
@@ -46,14 +46,20 @@ impl AppendEvents {
     }
 }
 
-const SELECT_KEY: &str = "SELECT instance_key FROM instances WHERE instance_id = ?1";
-const INSERT_ROW: &str =
-    concat!("INSERT INTO instances (instance_key, instance_id) VALUES (", new_instance_key!(), ", ?1)");
-const HAS_EXECUTION: &str =
-    "SELECT EXISTS (SELECT 1 FROM executions WHERE instance_key = ?1 AND execution_id = ?2)";
+const SELECT_KEY: &str = "SELECT instance_key FROM everturn_instances WHERE instance_id = ?1";
+const INSERT_ROW: &str = concat!(
+    "INSERT INTO everturn_instances (instance_key, instance_id) VALUES (",
+    new_instance_key!(),
+    ", ?1)"
+);
+const SELECT_EXECUTION: &str = "SELECT e.execution_id IS NOT NULL, i.current_execution_id IS ?2, \
+     i.event_count, i.event_bytes, i.last_event_id, e.event_count, e.event_bytes, 0 \
+     FROM everturn_instances AS i LEFT JOIN everturn_executions AS e \
+     ON e.instance_key = i.instance_key AND e.execution_id = ?2 WHERE i.instance_key = ?1";
+const COUNT_CURRENT: &str = "UPDATE everturn_instances SET event_count = ?2, event_bytes = ?3, last_event_id = ?4 WHERE instance_key = ?1";
 // A new stamp: an instance in memory was not built on these events.
 const NOTE_APPENDED: &str =
-    "UPDATE instances SET turn_stamp = ?2, startable = startable OR ?3 WHERE instance_key = ?1";
+    "UPDATE everturn_instances SET turn_stamp = ?2, startable = startable OR ?3 WHERE instance_key = ?1";
 
 impl Verb for AppendEvents {
     type Answer = ();
@@ -77,9 +83,21 @@ impl Verb for AppendEvents {
             }
         };
         garbage::finish_execution(conn, key, self.execution_id)?;
-        let exists: bool =
-            conn.prepare_cached(HAS_EXECUTION)?.query_row([key, self.execution_id], |row| row.get(0))?;
-        history::append(conn, key, self.execution_id, scope.now.wall_ms, &self.delta, None)?;
+        let (exists, is_current, counted) =
+            conn.prepare_cached(SELECT_EXECUTION)?.query_row([key, self.execution_id], |row| {
+                let is_current: bool = row.get(1)?;
+                let counted = EventCounts::of(row, if is_current { 2 } else { 5 })?;
+                Ok((row.get::<_, bool>(0)?, is_current, counted))
+            })?;
+        let (execution_id, now_ms) = (self.execution_id, scope.now.wall_ms);
+        history::check_new(conn, key, execution_id, &self.delta)?;
+        let counted = counted.with(&self.delta);
+        history::write_execution(conn, key, execution_id, now_ms, counted, &self.delta, None)?;
+        history::append(conn, key, execution_id, &self.delta)?;
+        if is_current {
+            let EventCounts { count, bytes, last_event_id } = counted;
+            conn.prepare_cached(COUNT_CURRENT)?.execute([key, count, bytes, last_event_id])?;
+        }
         scope.effects.totals.executions += i64::from(!exists);
         scope.effects.totals.events += self.delta.count();
         let stamp = i64::from_le_bytes(first_half(scope.clock.random_u128()));

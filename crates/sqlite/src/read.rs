@@ -1,58 +1,91 @@
 //! Reads: histories, statuses and statistics, without the writer.
 
 use everturn_core::{Event, EventKind, OrchestrationStatus, SystemStats};
-use everturn_provider::store::{CustomStatus, ExecutionRead, OrchestrationName};
+use everturn_provider::store::{CustomStatus, ExecutionRead, OrchestrationName, Stamp, StoredExecution};
 use everturn_provider::{ProviderError, status_of};
-use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, params};
+use rusqlite::{Connection, ErrorCode, OptionalExtension, Row};
 
 use crate::clock_reading::unsigned;
 use crate::columns;
 use crate::garbage;
 use crate::history;
 use crate::provider::SqliteProvider;
+use crate::watches;
 
-/// Events per page: a page is read and decoded in a few milliseconds, then other tasks run.
+/// Events after which a page ends: it is read and decoded in a few milliseconds, then other tasks run.
 const PAGE_EVENTS: i64 = 512;
-/// Bytes after which a page ends earlier.
+/// Bytes after which it ends earlier.
 const PAGE_BYTES: usize = 1024 * 1024;
 /// How often a history that becomes shorter while it is read is read again.
 const REREADS: usize = 3;
 
-const SELECT_KEY: &str = "SELECT instance_key FROM instances WHERE instance_id = ?1";
+const SELECT_KEY: &str = "SELECT instance_key FROM everturn_instances WHERE instance_id = ?1";
 // Finds the events even if their execution's row is lost.
-const SELECT_LATEST: &str = "SELECT i.instance_key, coalesce((SELECT max(e.execution_id) FROM executions AS e \
-     WHERE e.instance_key = i.instance_key), i.current_execution_id) FROM instances AS i WHERE i.instance_id = ?1";
-const SELECT_COUNT: &str = "SELECT event_count FROM executions WHERE instance_key = ?1 AND execution_id = ?2";
-const SELECT_EVENTS: &str = "SELECT event_id, event_data FROM history \
-     WHERE instance_key = ?1 AND execution_id = ?2 AND event_id > ?3 ORDER BY event_id LIMIT ?4";
-const SELECT_CUSTOM_STATUS: &str =
-    "SELECT custom_status, custom_status_version FROM instances WHERE instance_id = ?1";
-const SELECT_STATUS_EVENTS: &str = "SELECT h.event_id, h.event_data FROM executions AS e JOIN history AS h \
-     ON h.instance_key = e.instance_key AND h.execution_id = e.execution_id \
-     AND h.event_id IN (e.start_event_id, e.outcome_event_id, (SELECT max(l.event_id) FROM history AS l \
-         WHERE l.instance_key = e.instance_key AND l.execution_id = e.execution_id)) \
-     WHERE e.instance_key = ?1 AND e.execution_id = ?2 ORDER BY h.event_id";
-const SELECT_ENDED: &str = "SELECT status IN ('Completed', 'Failed') FROM executions \
+const SELECT_LATEST: &str = "SELECT i.instance_key, coalesce((SELECT max(e.execution_id) FROM everturn_executions AS e \
+     WHERE e.instance_key = i.instance_key), i.current_execution_id) FROM everturn_instances AS i WHERE i.instance_id = ?1";
+/// A count of an execution's events: those of the current one are counted in the row of its instance.
+macro_rules! of_execution {
+    ($count:literal) => {
+        concat!(
+            "CASE WHEN e.execution_id = i.current_execution_id THEN i.",
+            $count,
+            " ELSE e.",
+            $count,
+            " END"
+        )
+    };
+}
+pub(crate) use of_execution;
+
+const SELECT_COUNT: &str = concat!(
+    "SELECT ",
+    of_execution!("event_count"),
+    " FROM everturn_executions AS e JOIN everturn_instances AS i ON i.instance_key = e.instance_key \
+     WHERE e.instance_key = ?1 AND e.execution_id = ?2"
+);
+// From the row on that holds the event behind `?3`, or would.
+pub(crate) const SELECT_EVENTS: &str = "SELECT first_event_id, last_event_id, events FROM everturn_history \
+     WHERE instance_key = ?1 AND execution_id = ?2 AND first_event_id >= coalesce((SELECT max(h.first_event_id) \
+         FROM everturn_history AS h WHERE h.instance_key = ?1 AND h.execution_id = ?2 AND h.first_event_id <= ?3 + 1), 0) \
+     ORDER BY first_event_id";
+const SELECT_CUSTOM_STATUS: &str = "SELECT c.custom_status, coalesce(c.custom_status_version, 0) FROM everturn_instances AS i \
+     LEFT JOIN everturn_custom_statuses AS c ON c.instance_key = i.instance_key WHERE i.instance_id = ?1";
+// The rows with the start, the outcome and the last event.
+pub(crate) const SELECT_STATUS_EVENTS: &str = "SELECT h.first_event_id, h.last_event_id, h.events \
+     FROM everturn_executions AS e JOIN everturn_history AS h ON h.history_key IN ( \
+     (SELECT s.history_key FROM everturn_history AS s WHERE s.instance_key = ?1 AND s.execution_id = ?2 \
+         AND s.first_event_id <= e.start_event_id ORDER BY s.first_event_id DESC LIMIT 1), \
+     (SELECT o.history_key FROM everturn_history AS o WHERE o.instance_key = ?1 AND o.execution_id = ?2 \
+         AND o.first_event_id <= e.outcome_event_id ORDER BY o.first_event_id DESC LIMIT 1), \
+     (SELECT l.history_key FROM everturn_history AS l WHERE l.instance_key = ?1 AND l.execution_id = ?2 \
+         ORDER BY l.first_event_id DESC LIMIT 1)) \
+     WHERE e.instance_key = ?1 AND e.execution_id = ?2 ORDER BY h.first_event_id";
+const SELECT_ENDED: &str = "SELECT status IN ('Completed', 'Failed') FROM everturn_executions \
      WHERE instance_key = ?1 AND execution_id = ?2";
 // The turn that made an execution the current one also inserted its row.
 const SELECT_CURRENT: &str = "SELECT e.status, i.orchestration_name, i.orchestration_version, i.parent_instance_id, \
-     e.output FROM instances AS i LEFT JOIN executions AS e \
+     e.output FROM everturn_instances AS i LEFT JOIN everturn_executions AS e \
      ON e.instance_key = i.instance_key AND e.execution_id = i.current_execution_id \
      WHERE i.instance_key = ?1 AND i.current_execution_id IS NOT NULL";
-const SELECT_LOST: &str = "SELECT event_count > 0 AND NOT EXISTS (SELECT 1 FROM history AS h \
+const SELECT_LOST: &str = concat!(
+    "SELECT ",
+    of_execution!("event_count"),
+    " > 0 AND NOT EXISTS (SELECT 1 FROM everturn_history AS h \
      WHERE h.instance_key = e.instance_key AND h.execution_id = e.execution_id) \
-     FROM executions AS e WHERE e.instance_key = ?1 AND e.execution_id = ?2";
-const SELECT_STATUS_OF: &str = "SELECT custom_status FROM instances WHERE instance_key = ?1";
-const SELECT_NAME: &str = "SELECT orchestration_name, orchestration_version FROM instances \
+     FROM everturn_executions AS e JOIN everturn_instances AS i ON i.instance_key = e.instance_key \
+     WHERE e.instance_key = ?1 AND e.execution_id = ?2"
+);
+const SELECT_STATUS_OF: &str = "SELECT custom_status FROM everturn_custom_statuses WHERE instance_key = ?1";
+const SELECT_NAME: &str = "SELECT orchestration_name, orchestration_version FROM everturn_instances \
      WHERE instance_id = ?1 AND created_at_ms IS NOT NULL";
-const SELECT_STATS: &str = "SELECT i.instance_key, coalesce(e.event_count, 0), coalesce(e.event_bytes, 0), \
-     coalesce(e.carried_count, 0) FROM instances AS i LEFT JOIN executions AS e \
+const SELECT_STATS: &str = "SELECT i.instance_key, i.event_count, i.event_bytes, \
+     coalesce(e.carried_count, 0) FROM everturn_instances AS i LEFT JOIN everturn_executions AS e \
      ON e.instance_key = i.instance_key AND e.execution_id = i.current_execution_id \
      WHERE i.instance_id = ?1 AND i.created_at_ms IS NOT NULL";
 const SELECT_KV_STATS: &str = "SELECT count(*), coalesce(sum(bytes), 0) FROM ( \
-     SELECT octet_length(value) AS bytes FROM kv_delta WHERE instance_key = ?1 AND value IS NOT NULL \
-     UNION ALL SELECT octet_length(b.value) FROM kv_base AS b WHERE b.instance_key = ?1 AND NOT EXISTS \
-         (SELECT 1 FROM kv_delta AS d WHERE d.instance_key = b.instance_key AND d.key = b.key))";
+     SELECT octet_length(value) AS bytes FROM everturn_kv_delta WHERE instance_key = ?1 AND value IS NOT NULL \
+     UNION ALL SELECT octet_length(b.value) FROM everturn_kv_base AS b WHERE b.instance_key = ?1 AND NOT EXISTS \
+         (SELECT 1 FROM everturn_kv_delta AS d WHERE d.instance_key = b.instance_key AND d.key = b.key))";
 
 /// The newest execution of an instance, with the instance's key.
 pub(crate) fn latest(conn: &Connection, instance_id: &str) -> rusqlite::Result<Option<(i64, i64)>> {
@@ -63,27 +96,56 @@ pub(crate) fn latest(conn: &Connection, instance_id: &str) -> rusqlite::Result<O
     Ok(found.and_then(|(key, execution_id)| Some((key, execution_id?))))
 }
 
-/// Some events as they are stored, and whether there may be more.
+/// Some rows of a history, and whether there may be more.
 struct EventPage {
-    events: Vec<(i64, Vec<u8>)>,
+    rows: Vec<UndecodedEvents>,
     is_last: bool,
 }
 
-fn page(conn: &Connection, key: i64, execution_id: i64, after: i64) -> rusqlite::Result<EventPage> {
+/// Consecutive events as they are stored, not decoded yet.
+struct UndecodedEvents {
+    first: i64,
+    last: i64,
+    json: Vec<u8>,
+}
+
+impl UndecodedEvents {
+    /// Events from the first three columns.
+    fn of(row: &Row<'_>) -> rusqlite::Result<Self> {
+        Ok(Self { first: row.get(0)?, last: row.get(1)?, json: columns::bytes(row, 2)? })
+    }
+
+    fn decode(&self, execution_id: i64) -> Result<Vec<Event>, ProviderError> {
+        history::decode(execution_id, self.first, self.last, &self.json)
+    }
+}
+
+/// The rows behind an event, until they have so many events.
+fn page(
+    conn: &Connection,
+    key: i64,
+    execution_id: i64,
+    after: i64,
+    events_max: i64,
+) -> rusqlite::Result<EventPage> {
     let mut select = conn.prepare_cached(SELECT_EVENTS)?;
-    let mut rows = select.query(params![key, execution_id, after, PAGE_EVENTS])?;
-    let mut events = Vec::new();
-    let mut bytes = 0;
-    while let Some(row) = rows.next()? {
-        let data = columns::bytes(row, 1)?;
-        bytes += data.len();
-        events.push((row.get(0)?, data));
-        if bytes >= PAGE_BYTES {
-            return Ok(EventPage { events, is_last: false });
+    let mut found = select.query([key, execution_id, after])?;
+    let mut page = EventPage { rows: Vec::new(), is_last: true };
+    let (mut events, mut bytes) = (0_i64, 0);
+    while let Some(row) = found.next()? {
+        let row = UndecodedEvents::of(row)?;
+        if row.last <= after {
+            continue;
+        }
+        events = events.saturating_add(row.last.saturating_sub(row.first).max(0)).saturating_add(1);
+        bytes += row.json.len();
+        page.rows.push(row);
+        if events >= events_max || bytes >= PAGE_BYTES {
+            page.is_last = false;
+            break;
         }
     }
-    let is_last = i64::try_from(events.len()).is_ok_and(|read| read < PAGE_EVENTS);
-    Ok(EventPage { events, is_last })
+    Ok(page)
 }
 
 /// The events of an execution, in order. A damaged or missing event is an error, never a shorter list.
@@ -128,29 +190,16 @@ async fn all_pages(
     let mut events = Vec::new();
     let mut after = 0;
     loop {
-        let page =
-            provider.read_with("read_execution", move |conn| page(conn, key, execution_id, after)).await?;
-        for (event_id, data) in &page.events {
-            after = *event_id;
-            events.push(decode(execution_id, *event_id, data)?);
+        let read = move |conn: &Connection| page(conn, key, execution_id, after, PAGE_EVENTS);
+        let page = provider.read_with("read_execution", read).await?;
+        for row in &page.rows {
+            after = row.last;
+            events.extend(row.decode(execution_id)?);
         }
         if page.is_last {
             return Ok(events);
         }
         tokio::task::yield_now().await;
-    }
-}
-
-fn decode(execution_id: i64, event_id: i64, data: &[u8]) -> Result<Event, ProviderError> {
-    let place = || format!("event {event_id} of execution {execution_id} is damaged");
-    let event: Event = serde_json::from_slice(data).map_err(|error| {
-        ProviderError::damaged("read_execution", format!("{}: {error}", place())).with_source(error)
-    })?;
-    if event.event_id == unsigned(event_id) {
-        Ok(event)
-    } else {
-        let message = format!("{}: it says that it is event {}", place(), event.event_id);
-        Err(ProviderError::damaged("read_execution", message))
     }
 }
 
@@ -168,7 +217,7 @@ pub(crate) fn misplaced(instance_id: &str, history: &[Event]) -> Option<String> 
     Some(format!("instance {instance_id:?} has the history of instance {:?}", foreign.instance_id))
 }
 
-/// `read_execution`: the events of one execution, or of the newest.
+/// The events of one execution, or of the newest.
 ///
 /// Its pages are transactions of their own. If the instance is deleted meanwhile, another may take its key: then the history
 /// is read again.
@@ -185,6 +234,32 @@ pub(crate) async fn execution(
         }
     }
     Err(ProviderError::damaged("read_execution", damage))
+}
+
+/// `read_execution`: an execution with the stamp of its instance. The history is read in slices: only if the stamp is the same before and after
+/// them, it is that of all.
+pub(crate) async fn stamped_execution(
+    provider: &SqliteProvider,
+    read: &ExecutionRead,
+) -> Result<StoredExecution, ProviderError> {
+    if !read.with_stamp {
+        return execution(provider, read).await.map(StoredExecution::new);
+    }
+    let before = stamp(provider, &read.instance).await?;
+    let events = execution(provider, read).await?;
+    let after = stamp(provider, &read.instance).await?;
+    Ok(StoredExecution::new(events).with_stamp(after.filter(|_| after == before)))
+}
+
+/// The stamp of an instance, if it has one that can be read.
+async fn stamp(provider: &SqliteProvider, instance: &str) -> Result<Option<Stamp>, ProviderError> {
+    let instance = instance.to_owned();
+    let read = move |conn: &Connection| {
+        let mut select = conn.prepare_cached(watches::SELECT_STAMP)?;
+        select.query_row([instance], |row| columns::integer(row, 0)).optional()
+    };
+    let stored = provider.read_with("read_execution", read).await?;
+    Ok(stored.flatten().map(|stamp| Stamp(stamp.cast_unsigned())))
 }
 
 async fn execution_once(
@@ -273,7 +348,7 @@ pub(crate) async fn status(
             let Some((key, execution_id)) = latest(conn, &id)? else { return Ok(None) };
             let events = conn
                 .prepare_cached(SELECT_STATUS_EVENTS)?
-                .query_map([key, execution_id], |row| Ok((row.get::<_, i64>(0)?, columns::bytes(row, 1)?)))?
+                .query_map([key, execution_id], UndecodedEvents::of)?
                 .collect::<rusqlite::Result<Vec<_>>>()?;
             let ended = conn
                 .prepare_cached(SELECT_ENDED)?
@@ -297,10 +372,8 @@ pub(crate) async fn status(
     let Some((execution_id, stored, custom_status, ended)) = found else {
         return Ok(OrchestrationStatus::NotFound);
     };
-    let mut few = stored
-        .iter()
-        .map(|(event_id, data)| decode(execution_id, *event_id, data))
-        .collect::<Result<Vec<_>, _>>()?;
+    let few = stored.iter().map(|row| row.decode(execution_id)).collect::<Result<Vec<_>, _>>()?;
+    let mut few = few.concat();
     let decides = |Event { kind, .. }: &Event| {
         kind.ends_instance() || (!ended && matches!(kind, EventKind::OrchestrationStarted { .. }))
     };
@@ -364,3 +437,6 @@ pub(crate) async fn stats(
         })
         .await
 }
+
+#[cfg(test)]
+mod tests;

@@ -170,6 +170,7 @@ impl Readers {
     }
 
     /// Fails if the file must not be read any more.
+    #[inline]
     pub(crate) fn check(&self) -> Result<(), String> {
         match self.shared.guard.refusal_within_a_second(self.clock.monotonic()) {
             Some(reason) => Err(reason.to_owned()),

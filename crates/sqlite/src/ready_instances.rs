@@ -19,6 +19,8 @@ pub(crate) struct Candidate {
     pub(crate) stamp: Option<Stamp>,
     /// The pinned version of its execution, or why it cannot be read.
     pub(crate) pin: Result<Option<Version>, String>,
+    /// The engine version that its messages need.
+    pub(crate) needs_engine: i64,
     /// The handler that a fetch must have to be assigned it: another runtime gave it back for the lack of it.
     pub(crate) missing_handler: Option<HandlerKey>,
 }
@@ -42,6 +44,11 @@ pub(crate) enum NameOrigin {
 }
 
 impl NameOrigin {
+    /// Whether no turn of the instance was ever committed.
+    pub(crate) fn is_start(&self) -> bool {
+        matches!(self, Self::Message { fresh: true })
+    }
+
     pub(crate) fn execution_id(&self) -> i64 {
         match self {
             Self::Row { execution_id, .. } => *execution_id,
@@ -56,9 +63,9 @@ macro_rules! candidates_sql {
         concat!(
             "SELECT i.instance_key, i.ready_seq, i.instance_id, i.orchestration_name, \
              i.orchestration_version, i.current_execution_id, i.turn_stamp, i.startable, e.pinned_engine_version, \
-             e.execution_id IS NULL FROM instances AS i ",
+             e.execution_id IS NULL, i.needs_engine FROM everturn_instances AS i ",
             $index,
-            " LEFT JOIN executions AS e \
+            " LEFT JOIN everturn_executions AS e \
                  ON e.instance_key = i.instance_key AND e.execution_id = coalesce(i.current_execution_id, 1) \
              WHERE ",
             $condition,
@@ -67,25 +74,25 @@ macro_rules! candidates_sql {
     };
 }
 const READY: &str = candidates_sql!(
-    "INDEXED BY instances_ready",
+    "INDEXED BY everturn_instances_ready",
     "i.ready_seq > ?1 AND i.delayed_until_ms IS NULL",
     " ORDER BY i.ready_seq LIMIT ?2"
 );
 const READY_FOR_HANDLER: &str = candidates_sql!(
-    "INDEXED BY instances_missing_handler",
+    "INDEXED BY everturn_instances_missing_handler",
     "i.ready_seq > ?1 AND i.delayed_until_ms IS NOT NULL AND i.missing_handler = ?3 AND i.missing_version = ?4",
     " ORDER BY i.ready_seq LIMIT ?2"
 );
 const READY_ROW: &str = candidates_sql!("", "i.instance_key = ?1 AND i.ready_seq IS NOT NULL", "");
 /// The first handler of the index that is greater than another one, so that no other row is read.
-const NEXT_HANDLER: &str = "SELECT missing_handler, missing_version FROM instances \
-     INDEXED BY instances_missing_handler WHERE ready_seq IS NOT NULL AND delayed_until_ms IS NOT NULL \
+const NEXT_HANDLER: &str = "SELECT missing_handler, missing_version FROM everturn_instances \
+     INDEXED BY everturn_instances_missing_handler WHERE ready_seq IS NOT NULL AND delayed_until_ms IS NOT NULL \
      AND (missing_handler, missing_version) > (?1, ?2) ORDER BY missing_handler, missing_version LIMIT 1";
 
 /// The same in the index alone: its rows need not be readable.
-const READY_KEYS: &str = "SELECT ready_seq, instance_key FROM instances INDEXED BY instances_ready \
+const READY_KEYS: &str = "SELECT ready_seq, instance_key FROM everturn_instances INDEXED BY everturn_instances_ready \
      WHERE ready_seq > ?1 AND ready_seq IS NOT NULL AND delayed_until_ms IS NULL ORDER BY ready_seq LIMIT ?2";
-const READY_KEYS_FOR_HANDLER: &str = "SELECT ready_seq, instance_key FROM instances INDEXED BY instances_missing_handler \
+const READY_KEYS_FOR_HANDLER: &str = "SELECT ready_seq, instance_key FROM everturn_instances INDEXED BY everturn_instances_missing_handler \
      WHERE ready_seq > ?1 AND ready_seq IS NOT NULL AND delayed_until_ms IS NOT NULL AND missing_handler = ?3 \
      AND missing_version = ?4 ORDER BY ready_seq LIMIT ?2";
 
@@ -279,6 +286,10 @@ fn candidate(row: &Row<'_>) -> rusqlite::Result<Candidate> {
         stamp: stamp.map(|stamp| Stamp(stamp.cast_unsigned())),
         origin,
         pin,
+        needs_engine: columns::integer(row, 10)?.unwrap_or(0),
         missing_handler: None,
     })
 }
+
+#[cfg(test)]
+mod tests;

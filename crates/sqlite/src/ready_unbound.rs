@@ -1,10 +1,13 @@
-//! The oldest ready activity that is bound to no session.
+//! The oldest ready activities that are bound to no session.
+
+use std::collections::VecDeque;
 
 use everturn_provider::TagFilter;
 use rusqlite::types::{ToSql, ToSqlOutput, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::columns;
+use crate::engine_version::OWN_ENGINE;
 use crate::parked_fetches::ParkedWorkFetch;
 use crate::unreadable::{RowPlace, RowReads};
 
@@ -14,14 +17,16 @@ macro_rules! from_ready {
         concat!(
             "SELECT ",
             $select,
-            " FROM worker_queue INDEXED BY worker_queue_ready \
+            " FROM everturn_worker_queue INDEXED BY everturn_worker_queue_ready \
              WHERE ready = 1 AND session_id IS NULL AND visible_at_ms = 0 AND ",
             $condition
         )
     };
 }
-pub(crate) const OLDEST_UNTAGGED: &str = from_ready!("seq", "tag IS NULL AND seq > ?1 ORDER BY seq LIMIT 1");
-pub(crate) const OLDEST_TAGGED: &str = from_ready!("seq", "tag = ?2 AND seq > ?1 ORDER BY seq LIMIT 1");
+pub(crate) const OLDEST_UNTAGGED: &str =
+    from_ready!("seq", "tag IS NULL AND seq > ?1 AND needs_engine <= ?2 ORDER BY seq LIMIT ?3");
+pub(crate) const OLDEST_TAGGED: &str =
+    from_ready!("seq", "tag = ?3 AND seq > ?1 AND needs_engine <= ?2 ORDER BY seq LIMIT 1");
 // One look for each tag, however many rows have it.
 pub(crate) const FIRST_TAG: &str = from_ready!("min(tag)", "tag >= ''");
 pub(crate) const NEXT_TAG: &str = from_ready!("min(tag)", "tag > ?1");
@@ -31,7 +36,7 @@ macro_rules! from_missing {
         concat!(
             "SELECT ",
             $select,
-            " FROM worker_queue INDEXED BY worker_queue_missing_handler \
+            " FROM everturn_worker_queue INDEXED BY everturn_worker_queue_missing_handler \
              WHERE ready = 1 AND session_id IS NULL AND visible_at_ms > 0 AND ",
             $condition
         )
@@ -39,39 +44,63 @@ macro_rules! from_missing {
 }
 pub(crate) const FIRST_HANDLER: &str = from_missing!("min(missing_handler)", "missing_handler >= ''");
 pub(crate) const NEXT_HANDLER: &str = from_missing!("min(missing_handler)", "missing_handler > ?1");
-pub(crate) const ROWS_FOR_HANDLER: &str = from_missing!("seq, tag", "missing_handler = ?1 ORDER BY seq");
+pub(crate) const ROWS_FOR_HANDLER: &str =
+    from_missing!("seq, tag", "missing_handler = ?1 AND needs_engine <= ?2 ORDER BY seq");
 
 // The same in the index alone: its rows need not be readable.
-const KEYS_FOR_HANDLER: &str = from_missing!("seq", "missing_handler = ?1 ORDER BY seq");
-const TAG_OF_ROW: &str = "SELECT tag FROM worker_queue WHERE seq = ?1";
+const KEYS_FOR_HANDLER: &str =
+    from_missing!("seq", "missing_handler = ?1 AND needs_engine <= ?2 ORDER BY seq");
+const TAG_OF_ROW: &str = "SELECT tag FROM everturn_worker_queue WHERE seq = ?1";
 
-/// The oldest activity without a session that this fetch may take.
+/// The oldest activities without a session that fetches like this one may take, in their order: at least one if there is
+/// any, at most `wanted`.
 pub(crate) fn oldest(
     conn: &Connection,
     rows: RowReads<'_>,
     fetch: &ParkedWorkFetch,
-) -> rusqlite::Result<Option<i64>> {
-    Ok(earlier(oldest_for_all(conn, rows, &fetch.tags)?, oldest_for_handlers(conn, rows, fetch)?))
+    wanted: usize,
+) -> rusqlite::Result<VecDeque<i64>> {
+    let for_handlers = oldest_for_handlers(conn, rows, fetch)?;
+    if for_handlers.is_none() && fetch.tags == TagFilter::DefaultOnly {
+        return untagged(conn, rows, wanted);
+    }
+    Ok(earlier(oldest_for_all(conn, rows, &fetch.tags)?, for_handlers).into_iter().collect())
+}
+
+/// The oldest activities without a tag that are ready for every worker: at least one if there is any, at most `wanted`.
+fn untagged(conn: &Connection, rows: RowReads<'_>, wanted: usize) -> rusqlite::Result<VecDeque<i64>> {
+    let mut select = conn.prepare_cached(OLDEST_UNTAGGED)?;
+    let limit = i64::try_from(wanted.max(1)).unwrap_or(i64::MAX);
+    let mut after = i64::MIN;
+    loop {
+        let listed = select.query_map([after, OWN_ENGINE, limit], |row| row.get(0))?;
+        let listed = listed.collect::<rusqlite::Result<VecDeque<i64>>>()?;
+        let Some(last) = listed.back().copied() else { return Ok(listed) };
+        let found: VecDeque<i64> =
+            listed.into_iter().filter(|seq| !rows.passes_over(RowPlace::Activity(*seq))).collect();
+        if !found.is_empty() {
+            return Ok(found);
+        }
+        after = last;
+    }
+}
+
+/// The oldest activity with this tag that is ready for every worker.
+fn tagged(conn: &Connection, rows: RowReads<'_>, tag: &dyn ToSql) -> rusqlite::Result<Option<i64>> {
+    let mut select = conn.prepare_cached(OLDEST_TAGGED)?;
+    let mut after = i64::MIN;
+    loop {
+        match select.query_row(params![after, OWN_ENGINE, tag], |row| row.get(0)).optional()? {
+            Some(seq) if rows.passes_over(RowPlace::Activity(seq)) => after = seq,
+            found => return Ok(found),
+        }
+    }
 }
 
 /// The oldest activity with these tags that is ready for every worker.
 fn oldest_for_all(conn: &Connection, rows: RowReads<'_>, tags: &TagFilter) -> rusqlite::Result<Option<i64>> {
-    let first = |select: &str, tag: Option<&dyn ToSql>| {
-        let mut select = conn.prepare_cached(select)?;
-        let mut after = i64::MIN;
-        loop {
-            let found = match tag {
-                Some(tag) => select.query_row(params![after, tag], |row| row.get::<_, i64>(0)),
-                None => select.query_row([after], |row| row.get(0)),
-            };
-            match found.optional()? {
-                Some(seq) if rows.passes_over(RowPlace::Activity(seq)) => after = seq,
-                found => return Ok::<_, rusqlite::Error>(found),
-            }
-        }
-    };
-    let untagged = || first(OLDEST_UNTAGGED, None);
-    let tagged = |tag: &dyn ToSql| first(OLDEST_TAGGED, Some(tag));
+    let untagged = || Ok::<_, rusqlite::Error>(untagged(conn, rows, 1)?.front().copied());
+    let tagged = |tag: &dyn ToSql| tagged(conn, rows, tag);
     let mut oldest: Option<i64> = None;
     match tags {
         TagFilter::None => {}
@@ -111,7 +140,7 @@ fn oldest_for_handlers(
         if fetch.has(&String::from_utf8_lossy(name.bytes())) {
             let select = if rows.one_by_one { KEYS_FOR_HANDLER } else { ROWS_FOR_HANDLER };
             let mut select = conn.prepare_cached(select)?;
-            let mut listed = select.query([&name])?;
+            let mut listed = select.query(params![name, OWN_ENGINE])?;
             while let Some(row) = listed.next()? {
                 let seq = row.get(0)?;
                 if rows.passes_over(RowPlace::Activity(seq)) {

@@ -1,6 +1,6 @@
 //! The ready activities as the parked fetches of one batch see them: read once, not once for every fetch.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use everturn_provider::TagFilter;
@@ -9,29 +9,32 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::columns;
+use crate::engine_version::OWN_ENGINE;
 use crate::parked_fetches::ParkedWorkFetch;
 use crate::ready_unbound;
 use crate::unreadable::{RowPlace, RowReads};
 
+/// How many activities without a session are read at once.
+const READ_AHEAD: usize = 64;
 /// How many of the oldest rows are read before the sessions are read one by one.
 const FRONT_ROWS: usize = 32;
 
-const OLDEST_BOUND: &str = "SELECT seq, session_id, tag, iif(visible_at_ms > 0, missing_handler, NULL) \
-     FROM worker_queue INDEXED BY worker_queue_session_ready \
+const OLDEST_BOUND: &str = "SELECT seq, session_id, tag, iif(visible_at_ms > 0, missing_handler, NULL), needs_engine \
+     FROM everturn_worker_queue INDEXED BY everturn_worker_queue_session_ready \
      WHERE ready = 1 AND session_id IS NOT NULL ORDER BY seq LIMIT ?1";
 // The same in the index alone: its rows need not be readable.
-const BOUND_KEYS: &str = "SELECT seq FROM worker_queue INDEXED BY worker_queue_session_ready \
+const BOUND_KEYS: &str = "SELECT seq FROM everturn_worker_queue INDEXED BY everturn_worker_queue_session_ready \
      WHERE ready = 1 AND session_id IS NOT NULL ORDER BY seq";
-const KEYS_OF_SESSION: &str = "SELECT seq FROM worker_queue INDEXED BY worker_queue_session_heads \
+const KEYS_OF_SESSION: &str = "SELECT seq FROM everturn_worker_queue INDEXED BY everturn_worker_queue_session_heads \
      WHERE ready = 1 AND session_id IS NOT NULL AND session_id = ?1 ORDER BY seq";
-const BOUND_ROW: &str = "SELECT seq, session_id, tag, iif(visible_at_ms > 0, missing_handler, NULL) \
-     FROM worker_queue WHERE seq = ?1";
-const NEXT_SESSION: &str = "SELECT session_id FROM worker_queue INDEXED BY worker_queue_session_heads \
+const BOUND_ROW: &str = "SELECT seq, session_id, tag, iif(visible_at_ms > 0, missing_handler, NULL), needs_engine \
+     FROM everturn_worker_queue WHERE seq = ?1";
+const NEXT_SESSION: &str = "SELECT session_id FROM everturn_worker_queue INDEXED BY everturn_worker_queue_session_heads \
      WHERE ready = 1 AND session_id IS NOT NULL AND session_id > ?1 ORDER BY session_id LIMIT 1";
-const ROWS_OF_SESSION: &str = "SELECT seq, session_id, tag, iif(visible_at_ms > 0, missing_handler, NULL) \
-     FROM worker_queue INDEXED BY worker_queue_session_heads \
+const ROWS_OF_SESSION: &str = "SELECT seq, session_id, tag, iif(visible_at_ms > 0, missing_handler, NULL), needs_engine \
+     FROM everturn_worker_queue INDEXED BY everturn_worker_queue_session_heads \
      WHERE ready = 1 AND session_id IS NOT NULL AND session_id = ?1 ORDER BY seq";
-const OWNER_OF_SESSION: &str = "SELECT owner_id FROM sessions WHERE session_id = ?1 \
+const OWNER_OF_SESSION: &str = "SELECT owner_id FROM everturn_sessions WHERE session_id = ?1 \
      AND typeof(lease_until_ms) = 'integer' AND lease_until_ms > ?2";
 
 /// An activity that a fetch may take.
@@ -47,8 +50,10 @@ pub(crate) struct ReadyActivity {
 pub(crate) struct ReadyWork {
     /// The tags and the handlers that everything here was read for.
     read_for: Option<(TagFilter, Option<Arc<dyn HandlerView>>)>,
-    /// The oldest activity without a session; the outer option says whether it was read.
-    plain: Option<Option<i64>>,
+    /// How many fetches may take some.
+    fetches: usize,
+    /// The oldest activities without a session, as far as they were read; `None` if they must be read. Empty if there are none.
+    plain: Option<VecDeque<i64>>,
     sessions: ReadySessions,
 }
 
@@ -86,6 +91,11 @@ impl SessionHead {
 }
 
 impl ReadyWork {
+    /// Nothing is read yet. So many fetches may take some.
+    pub(crate) fn for_fetches(fetches: usize) -> Self {
+        Self { fetches, ..Self::default() }
+    }
+
     /// The oldest activity that this fetch may take at `now_ms`.
     pub(crate) fn oldest_for(
         &mut self,
@@ -98,12 +108,15 @@ impl ReadyWork {
             |(tags, handlers): &(_, Option<_>)| fetch.wants_the_same(tags, handlers.as_ref());
         if !self.read_for.as_ref().is_some_and(wants_the_same) {
             let read_for = Some((fetch.tags.clone(), fetch.handlers.clone()));
-            *self = Self { read_for, ..Self::default() };
+            *self = Self { read_for, ..Self::for_fetches(self.fetches) };
         }
-        let plain = match self.plain {
+        let plain = match &self.plain {
             Some(plain) => plain,
-            None => *self.plain.insert(ready_unbound::oldest(conn, reads, fetch)?),
+            None => {
+                self.plain.insert(ready_unbound::oldest(conn, reads, fetch, self.fetches.min(READ_AHEAD))?)
+            }
         };
+        let plain = plain.front().copied();
         let bound = match &fetch.session {
             Some(session) => {
                 let places = fetch.session_places.as_ref();
@@ -138,7 +151,11 @@ impl ReadyWork {
                 self.sessions.taken(&rows, taken.seq, session_id)
             }
             None => {
-                self.plain = None;
+                // When the last one that was read is taken, there may be more.
+                if let Some(plain) = &mut self.plain {
+                    plain.pop_front();
+                }
+                self.plain.take_if(|plain| plain.is_empty());
                 Ok(())
             }
         }
@@ -146,7 +163,7 @@ impl ReadyWork {
 
     /// What was read may be wrong by now.
     pub(crate) fn forget(&mut self) {
-        *self = Self::default();
+        *self = Self::for_fetches(self.fetches);
     }
 }
 
@@ -274,6 +291,7 @@ struct BoundRow {
     tag: Option<String>,
     /// The handler for whose lack it was given back.
     missing_handler: Option<String>,
+    needs_engine: i64,
 }
 
 impl BoundRow {
@@ -283,6 +301,7 @@ impl BoundRow {
             session_id: columns::text(row, 1)?.unwrap_or_default(),
             tag: columns::text(row, 2)?,
             missing_handler: columns::text(row, 3)?,
+            needs_engine: columns::integer(row, 4)?.unwrap_or(0),
         })
     }
 }
@@ -290,7 +309,8 @@ impl BoundRow {
 impl SessionRows<'_> {
     /// Whether the fetch may take an activity.
     fn may_take(&self, row: &BoundRow) -> bool {
-        self.fetch.tags.matches(row.tag.as_deref())
+        row.needs_engine <= OWN_ENGINE
+            && self.fetch.tags.matches(row.tag.as_deref())
             && row.missing_handler.as_ref().is_none_or(|handler| self.fetch.has(handler))
     }
 

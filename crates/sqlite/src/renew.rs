@@ -12,11 +12,10 @@ use crate::operation::{BatchOrder, Scope, Verb, VerbFailure};
 use crate::sessions;
 use crate::unreadable::RowPlace;
 
-const RENEW_INSTANCE_LOCK: &str =
-    "UPDATE instances SET locked_until_ms = ?2, lock_ms = ?3, ready_seq = NULL WHERE instance_key = ?1";
+const RENEW_INSTANCE_LOCK: &str = "UPDATE everturn_instances SET locked_until_ms = ?2, lock_ms = ?3, ready_seq = NULL WHERE instance_key = ?1";
 const RENEW_WORK_LOCK: &str =
-    "UPDATE worker_queue SET locked_until_ms = ?2, lock_ms = ?3, ready = 0 WHERE seq = ?1";
-const RENEW_LEASE: &str = "UPDATE sessions SET lease_until_ms = ?2, lease_ms = ?5, lock_owner = ?6 \
+    "UPDATE everturn_worker_queue SET locked_until_ms = ?2, lock_ms = ?3, ready = 0 WHERE seq = ?1";
+const RENEW_LEASE: &str = "UPDATE everturn_sessions SET lease_until_ms = ?2, lease_ms = ?5, lock_owner = ?6 \
      WHERE owner_id = ?1 AND lease_until_ms > ?3 AND active_at_ms > ?4";
 
 /// Extends locks, with one answer for each, and live session leases.

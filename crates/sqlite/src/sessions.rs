@@ -9,13 +9,13 @@ use crate::columns;
 use crate::operation::{Scope, VerbFailure};
 
 const NOTE_ACTIVITY: &str =
-    "UPDATE sessions SET active_at_ms = ?2 WHERE session_id = ?1 AND lease_until_ms > ?2";
-const SELECT_SESSION: &str = "SELECT owner_id, lease_until_ms FROM sessions WHERE session_id = ?1";
-const LEASE: &str = "INSERT INTO sessions (session_id, owner_id, lease_until_ms, lease_ms, active_at_ms, lock_owner) \
+    "UPDATE everturn_sessions SET active_at_ms = ?2 WHERE session_id = ?1 AND lease_until_ms > ?2";
+const SELECT_SESSION: &str = "SELECT owner_id, lease_until_ms FROM everturn_sessions WHERE session_id = ?1";
+const LEASE: &str = "INSERT INTO everturn_sessions (session_id, owner_id, lease_until_ms, lease_ms, active_at_ms, lock_owner) \
      VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (session_id) DO UPDATE SET owner_id = ?2, lease_until_ms = ?3, \
      lease_ms = ?4, active_at_ms = ?5, lock_owner = ?6";
-const OTHER_HOLDER: &str = "SELECT EXISTS (SELECT 1 FROM worker_queue WHERE session_id = ?1 AND lock_token IS NOT NULL AND ready = 0)";
-const RELEASE: &str = "DELETE FROM sessions WHERE session_id = ?1 AND owner_id = ?2";
+const OTHER_HOLDER: &str = "SELECT EXISTS (SELECT 1 FROM everturn_worker_queue WHERE session_id = ?1 AND lock_token IS NOT NULL AND ready = 0)";
+const RELEASE: &str = "DELETE FROM everturn_sessions WHERE session_id = ?1 AND owner_id = ?2";
 
 /// Records that the activity's session was active just now, if its lease has not expired.
 pub(crate) fn note_activity(scope: &Scope<'_>, session: Option<&str>) -> Result<(), VerbFailure> {

@@ -13,21 +13,20 @@ use crate::{abandon_turn, settle_work};
 // The row of an expired lock is ready already.
 const LOCKED_INSTANCES: LockedRows = LockedRows {
     // From an index alone: rows that cannot be read do not hide the others.
-    keys: "SELECT instance_key FROM instances \
+    keys: "SELECT instance_key FROM everturn_instances \
      WHERE lock_token IS NOT NULL AND ready_seq IS NULL AND locked_until_ms >= 0",
-    row: "SELECT lock_token FROM instances WHERE instance_key = ?1 AND (?2 IS NULL OR lock_owner = ?2)",
+    row: "SELECT lock_token FROM everturn_instances WHERE instance_key = ?1 AND (?2 IS NULL OR lock_owner = ?2)",
     place: RowPlace::Instance,
 };
 const LOCKED_ACTIVITIES: LockedRows = LockedRows {
-    keys: "SELECT seq FROM worker_queue \
+    keys: "SELECT seq FROM everturn_worker_queue \
      WHERE lock_token IS NOT NULL AND ready = 0 AND locked_until_ms >= 0",
-    row: "SELECT lock_token FROM worker_queue WHERE seq = ?1 AND (?2 IS NULL OR lock_owner = ?2)",
+    row: "SELECT lock_token FROM everturn_worker_queue WHERE seq = ?1 AND (?2 IS NULL OR lock_owner = ?2)",
     place: RowPlace::Activity,
 };
-const LEASED_SESSIONS: &str =
-    "SELECT session_id, lock_owner, lease_until_ms FROM sessions WHERE ?1 IS NULL OR lock_owner = ?1";
+const LEASED_SESSIONS: &str = "SELECT session_id, lock_owner, lease_until_ms FROM everturn_sessions WHERE ?1 IS NULL OR lock_owner = ?1";
 const RELEASE_SESSION: &str =
-    "DELETE FROM sessions WHERE session_id IS ?1 AND lock_owner IS ?2 AND lease_until_ms IS ?3";
+    "DELETE FROM everturn_sessions WHERE session_id IS ?1 AND lock_owner IS ?2 AND lease_until_ms IS ?3";
 
 /// Locks and leases as one look found them.
 #[derive(Debug, Default)]
@@ -200,7 +199,7 @@ impl Verb for ReleaseOwner {
         found.release(scope)
     }
 
-    fn committed(&self) {
+    fn committed(&self, _answer: &Self::Answer) {
         self.0.remove();
     }
 }

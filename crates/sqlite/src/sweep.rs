@@ -5,8 +5,8 @@ use everturn_provider::store::{Sweep, Swept};
 use crate::operation::{BatchOrder, Scope, Verb, VerbFailure};
 use crate::unknown_instance;
 
-const DELETE_EXPIRED: &str = "DELETE FROM sessions WHERE (lease_until_ms <= ?1 OR typeof(lease_until_ms) <> 'integer') \
-     AND NOT EXISTS (SELECT 1 FROM worker_queue WHERE worker_queue.session_id = sessions.session_id)";
+const DELETE_EXPIRED: &str = "DELETE FROM everturn_sessions WHERE (lease_until_ms <= ?1 OR typeof(lease_until_ms) <> 'integer') \
+     AND NOT EXISTS (SELECT 1 FROM everturn_worker_queue WHERE everturn_worker_queue.session_id = everturn_sessions.session_id)";
 
 /// Deletes expired sessions without queued activities, and dead-letters messages that have waited too long for a start.
 pub(crate) struct SweepExpired {

@@ -7,16 +7,44 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use crate::clock_reading::unsigned;
 use crate::columns;
 
-// Damaged numbers stay within what can be stored: a wrong total must not fail a turn.
-const CHANGE: &str = "UPDATE totals SET \
-     instances = max(0, min(coalesce(instances, 0), 4611686018427387903) + ?1), \
-     running = max(0, min(coalesce(running, 0), 4611686018427387903) + ?2), \
-     completed = max(0, min(coalesce(completed, 0), 4611686018427387903) + ?3), \
-     failed = max(0, min(coalesce(failed, 0), 4611686018427387903) + ?4), \
-     executions = max(0, min(coalesce(executions, 0), 4611686018427387903) + ?5), \
-     events = max(0, min(coalesce(events, 0), 4611686018427387903) + ?6) WHERE totals_key = 1";
-pub(crate) const READ: &str =
-    "SELECT instances, running, completed, failed, executions, events FROM totals WHERE totals_key = 1";
+/// A stored number of events; 0 if it is damaged, so that it can be added and subtracted.
+macro_rules! sound_count {
+    ($count:literal) => {
+        concat!("iif(", $count, " BETWEEN 0 AND 1000000000000, CAST(", $count, " AS INTEGER), 0)")
+    };
+}
+pub(crate) use sound_count;
+
+/// A total after a change. A damaged one stays within what can be stored: a wrong total must not fail a turn.
+macro_rules! changed {
+    ($total:literal, $change:literal) => {
+        concat!(
+            $total,
+            " = max(0, min(CAST(coalesce(",
+            $total,
+            ", 0) AS INTEGER), 4611686018427387903) + ",
+            $change,
+            ")"
+        )
+    };
+}
+
+const CHANGE: &str = concat!(
+    "UPDATE everturn_totals SET ",
+    changed!("instances", "?1"),
+    ", ",
+    changed!("running", "?2"),
+    ", ",
+    changed!("completed", "?3"),
+    ", ",
+    changed!("failed", "?4"),
+    ", ",
+    changed!("executions", "?5"),
+    ", ",
+    changed!("events", "?6"),
+    " WHERE totals_key = 1"
+);
+pub(crate) const READ: &str = "SELECT instances, running, completed, failed, executions, events FROM everturn_totals WHERE totals_key = 1";
 
 /// How operations change the totals.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]

@@ -14,40 +14,46 @@ use crate::clock_reading::{length_ms, stored_ms};
 use crate::columns;
 use crate::operation::{Scope, VerbFailure};
 use crate::orchestrator_queue::{self, Receiver, StoredMessage};
+use crate::payloads::message_payload;
+use crate::row_counts;
 use crate::unreadable::RowPlace;
 
 const HAS_START: &str =
-    "SELECT EXISTS (SELECT 1 FROM orchestrator_queue WHERE instance_key = ?1 AND is_start = 1)";
+    "SELECT EXISTS (SELECT 1 FROM everturn_orchestrator_queue WHERE instance_key = ?1 AND is_start = 1)";
 // A message that comes while no start is queued waits for one from then on.
-const NOTE_UNSTARTED: &str = "UPDATE instances SET unstarted_since_ms = ?2 WHERE instance_key = ?1 \
+const NOTE_UNSTARTED: &str = "UPDATE everturn_instances SET unstarted_since_ms = ?2 WHERE instance_key = ?1 \
      AND (unstarted_since_ms IS NULL OR unstarted_since_ms > ?2) \
-     AND NOT EXISTS (SELECT 1 FROM orchestrator_queue AS q WHERE q.instance_key = ?1 AND q.is_start = 1)";
-const REFRESH_UNSTARTED: &str = "UPDATE instances SET unstarted_since_ms = \
-     (SELECT min(q.arrived_at_ms) FROM orchestrator_queue AS q WHERE q.instance_key = ?1) WHERE instance_key = ?1";
-const SELECT_ORPHANED: &str = "SELECT instance_key FROM instances WHERE orphaned = 1 AND startable = 0 AND created_at_ms IS NULL AND lock_token IS NULL LIMIT 64";
+     AND NOT EXISTS (SELECT 1 FROM everturn_orchestrator_queue AS q WHERE q.instance_key = ?1 AND q.is_start = 1)";
+const REFRESH_UNSTARTED: &str = "UPDATE everturn_instances SET unstarted_since_ms = \
+     (SELECT min(q.arrived_at_ms) FROM everturn_orchestrator_queue AS q WHERE q.instance_key = ?1) WHERE instance_key = ?1";
+const SELECT_ORPHANED: &str = "SELECT instance_key FROM everturn_instances WHERE orphaned = 1 AND startable = 0 AND created_at_ms IS NULL AND lock_token IS NULL LIMIT 64";
 // In the index alone: its rows need not be readable.
-const ORPHANED_KEYS: &str =
-    "SELECT instance_key FROM instances INDEXED BY instances_orphaned WHERE orphaned = 1 LIMIT 1000";
-const IS_ORPHANED: &str = "SELECT EXISTS (SELECT 1 FROM instances WHERE instance_key = ?1 AND orphaned = 1 AND startable = 0 \
+const ORPHANED_KEYS: &str = "SELECT instance_key FROM everturn_instances INDEXED BY everturn_instances_orphaned WHERE orphaned = 1 LIMIT 1000";
+const IS_ORPHANED: &str = "SELECT EXISTS (SELECT 1 FROM everturn_instances WHERE instance_key = ?1 AND orphaned = 1 AND startable = 0 \
      AND created_at_ms IS NULL AND lock_token IS NULL)";
-const CLEAR_ORPHANED: &str = "UPDATE instances SET orphaned = 0 WHERE instance_key = ?1";
-const DELETE_VISIBLE: &str = "DELETE FROM orchestrator_queue WHERE instance_key = ?1 AND visible_at_ms <= ?2";
-const DELETE_EMPTY: &str = "DELETE FROM instances WHERE instance_key = ?1 AND created_at_ms IS NULL \
-     AND NOT EXISTS (SELECT 1 FROM executions WHERE executions.instance_key = ?1) \
-     AND NOT EXISTS (SELECT 1 FROM orchestrator_queue WHERE orchestrator_queue.instance_key = ?1)";
+const CLEAR_ORPHANED: &str = "UPDATE everturn_instances SET orphaned = 0 WHERE instance_key = ?1";
+const DELETE_VISIBLE: &str =
+    "DELETE FROM everturn_orchestrator_queue WHERE instance_key = ?1 AND visible_at_ms <= ?2";
+const DELETE_EMPTY: &str = "DELETE FROM everturn_instances WHERE instance_key = ?1 AND created_at_ms IS NULL \
+     AND NOT EXISTS (SELECT 1 FROM everturn_executions WHERE everturn_executions.instance_key = ?1) \
+     AND NOT EXISTS (SELECT 1 FROM everturn_orchestrator_queue WHERE everturn_orchestrator_queue.instance_key = ?1)";
 const SELECT_UNSTARTED: &str = "SELECT instance_key, instance_id, startable OR EXISTS (SELECT 1 \
-         FROM orchestrator_queue AS q WHERE q.instance_key = i.instance_key AND q.is_start = 1) \
-     FROM instances AS i WHERE unstarted_since_ms IS NOT NULL AND unstarted_since_ms <= ?1 \
+         FROM everturn_orchestrator_queue AS q WHERE q.instance_key = i.instance_key AND q.is_start = 1) \
+     FROM everturn_instances AS i WHERE unstarted_since_ms IS NOT NULL AND unstarted_since_ms <= ?1 \
      ORDER BY unstarted_since_ms LIMIT ?2";
-const SELECT_OLD: &str = "SELECT seq, kind FROM orchestrator_queue \
+const SELECT_OLD: &str = "SELECT seq, kind FROM everturn_orchestrator_queue \
      WHERE instance_key = ?1 AND visible_at_ms <= ?2 AND arrived_at_ms <= ?3 ORDER BY seq LIMIT ?4";
-const KEEP_ASIDE: &str = "INSERT INTO set_aside (set_aside_at_ms, reason, instance_id, work_item) \
-     SELECT ?2, 'the instance was never started', ?3, CAST(work_item AS TEXT) FROM orchestrator_queue WHERE seq = ?1";
-const DELETE_MESSAGE: &str = "DELETE FROM orchestrator_queue WHERE seq = ?1";
-const CLEAR_MARK: &str = "UPDATE instances SET unstarted_since_ms = NULL WHERE instance_key = ?1";
+const DEAD_LETTER: &str = concat!(
+    "INSERT INTO everturn_dead_letters (dead_lettered_at_ms, reason, instance_id, work_item) \
+     SELECT ?2, 'the instance was never started', ?3, CAST(",
+    message_payload!(),
+    " AS TEXT) FROM everturn_orchestrator_queue AS q WHERE q.seq = ?1"
+);
+const DELETE_MESSAGE: &str = "DELETE FROM everturn_orchestrator_queue WHERE seq = ?1";
+const CLEAR_MARK: &str = "UPDATE everturn_instances SET unstarted_since_ms = NULL WHERE instance_key = ?1";
 // Only messages of this kind have no end. Damaged activities are kept until they are repaired.
-const FORGET_OLDEST: &str = "DELETE FROM set_aside WHERE reason = 'the instance was never started' AND set_aside_key <= (SELECT set_aside_key \
-         FROM set_aside WHERE reason = 'the instance was never started' ORDER BY set_aside_key DESC LIMIT 1 OFFSET ?1)";
+const FORGET_OLDEST: &str = "DELETE FROM everturn_dead_letters WHERE reason = 'the instance was never started' AND dead_letter_key <= (SELECT dead_letter_key \
+         FROM everturn_dead_letters WHERE reason = 'the instance was never started' ORDER BY dead_letter_key DESC LIMIT 1 OFFSET ?1)";
 
 /// What becomes of a message that is about to be inserted.
 pub(crate) fn receipt_of(
@@ -134,7 +140,7 @@ pub(crate) fn dead_letter_unstarted(
         }
     }
     if !letters.is_empty() {
-        scope.conn.prepare_cached(FORGET_OLDEST)?.execute([row_count(MAX_DEAD_LETTERS)])?;
+        scope.conn.prepare_cached(FORGET_OLDEST)?.execute([row_counts::stored(MAX_DEAD_LETTERS)])?;
     }
     Ok(letters)
 }
@@ -149,7 +155,7 @@ struct UnstartedInstance {
 
 fn unstarted(scope: &Scope<'_>, since_ms: i64) -> Result<Vec<UnstartedInstance>, VerbFailure> {
     let mut select = scope.conn.prepare_cached(SELECT_UNSTARTED)?;
-    let found = select.query_map([since_ms, row_count(MAX_DEAD_LETTERS_PER_SWEEP)], |row| {
+    let found = select.query_map([since_ms, row_counts::stored(MAX_DEAD_LETTERS_PER_SWEEP)], |row| {
         Ok(UnstartedInstance {
             key: row.get(0)?,
             id: columns::text(row, 1)?.unwrap_or_default(),
@@ -169,13 +175,13 @@ fn dead_letter_messages(
     let old: Vec<(i64, String)> = scope
         .conn
         .prepare_cached(SELECT_OLD)?
-        .query_map([instance.key, now_ms, since_ms, row_count(limit)], |row| {
+        .query_map([instance.key, now_ms, since_ms, row_counts::stored(limit)], |row| {
             Ok((row.get(0)?, columns::text(row, 1)?.unwrap_or_default()))
         })?
         .collect::<rusqlite::Result<_>>()?;
     let mut letters = Vec::with_capacity(old.len());
     for (seq, kind) in old {
-        scope.conn.prepare_cached(KEEP_ASIDE)?.execute(params![seq, now_ms, instance.id])?;
+        scope.conn.prepare_cached(DEAD_LETTER)?.execute(params![seq, now_ms, instance.id])?;
         scope.conn.prepare_cached(DELETE_MESSAGE)?.execute([seq])?;
         letters.push(DeadLetter::new(instance.id.clone(), kind));
     }
@@ -185,8 +191,4 @@ fn dead_letter_messages(
 /// Deletes the row of an instance that does not exist and has no message any more; `false` if it stays.
 fn delete_if_empty(conn: &Connection, key: i64) -> Result<bool, VerbFailure> {
     Ok(conn.prepare_cached(DELETE_EMPTY)?.execute([key])? > 0)
-}
-
-fn row_count(rows: usize) -> i64 {
-    i64::try_from(rows).unwrap_or(i64::MAX)
 }

@@ -14,7 +14,8 @@ const TIDY_MIN: usize = 64;
 /// How many instances one look compares: the writer's other work waits for it.
 const LOOK_MAX: usize = 64;
 
-const SELECT_STAMP: &str = "SELECT turn_stamp FROM instances WHERE instance_id = ?1";
+/// The stamp of an instance: its last commit.
+pub(crate) const SELECT_STAMP: &str = "SELECT turn_stamp FROM everturn_instances WHERE instance_id = ?1";
 
 /// The watched instances, sorted, so that watches are woken in the same order every time.
 #[derive(Debug, Default)]
@@ -175,13 +176,15 @@ mod tests {
 
     fn database() -> Connection {
         let conn = Connection::open_in_memory().unwrap();
-        conn.execute_batch("CREATE TABLE instances (instance_id TEXT PRIMARY KEY, turn_stamp INTEGER)")
-            .unwrap();
+        conn.execute_batch(
+            "CREATE TABLE everturn_instances (instance_id TEXT PRIMARY KEY, turn_stamp INTEGER)",
+        )
+        .unwrap();
         conn
     }
 
     fn commit(conn: &Connection, instance: &str, stamp: i64) {
-        let sql = "INSERT OR REPLACE INTO instances VALUES (?1, ?2)";
+        let sql = "INSERT OR REPLACE INTO everturn_instances VALUES (?1, ?2)";
         conn.execute(sql, rusqlite::params![instance, stamp]).unwrap();
     }
 
@@ -216,7 +219,7 @@ mod tests {
         assert!(fired(&mut changed));
         assert!(!fired(&mut idle) && !fired(&mut unborn));
         commit(&conn, "unborn", 1);
-        conn.execute("DELETE FROM instances WHERE instance_id = 'idle'", []).unwrap();
+        conn.execute("DELETE FROM everturn_instances WHERE instance_id = 'idle'", []).unwrap();
         look_after_foreign_commit(&watches, &conn);
         assert!(fired(&mut unborn), "it was created");
         assert!(fired(&mut idle), "it was deleted");

@@ -6,6 +6,7 @@ use rusqlite::params;
 
 use crate::operation::{Scope, VerbFailure};
 use crate::orchestrator_queue::encoded;
+use crate::payloads;
 
 /// An activity as it is stored.
 #[derive(Debug)]
@@ -15,16 +16,17 @@ pub(crate) struct StoredActivity {
     activity_id: i64,
     session_id: Option<String>,
     tag: Option<String>,
+    name: String,
     work_item: String,
 }
 
-const INSERT_ACTIVITY: &str = "INSERT INTO worker_queue (instance_id, execution_id, activity_id, session_id, tag, \
-     work_item) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+const INSERT_ACTIVITY: &str = "INSERT INTO everturn_worker_queue (instance_id, execution_id, activity_id, session_id, tag, \
+     name, work_item) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
 
 impl StoredActivity {
     /// Encodes an activity; refuses any other item.
     pub(crate) fn encode(operation: &str, item: &WorkItem) -> Result<Self, ProviderError> {
-        let WorkItem::ActivityExecute { instance, execution_id, id, session_id, tag, .. } = item else {
+        let WorkItem::ActivityExecute { instance, execution_id, id, name, session_id, tag, .. } = item else {
             return Err(ProviderError::permanent(
                 operation,
                 format!(
@@ -43,6 +45,7 @@ impl StoredActivity {
             activity_id: fits("activity id", *id)?,
             session_id: session_id.clone(),
             tag: tag.clone(),
+            name: name.clone(),
             work_item: encoded(operation, serde_json::to_string(item))?,
         })
     }
@@ -58,8 +61,10 @@ impl StoredActivity {
             self.activity_id,
             self.session_id,
             self.tag,
-            self.work_item
+            self.name,
+            payloads::inline(&self.work_item)
         ])?;
+        payloads::insert_of_activity(scope.conn, scope.conn.last_insert_rowid(), &self.work_item)?;
         scope.effects.work = true;
         Ok(())
     }

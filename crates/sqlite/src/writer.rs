@@ -6,9 +6,9 @@
 //!
 //! The parts: [`connection`] is the connection with its transaction, [`batch`] what one transaction holds, [`fair_share`]
 //! which operations it takes, [`assignment`] serves parked fetches, [`schedule`] knows when to wake up, [`garbage_pace`] when
-//! to remove garbage, [`outage`] and [`lost_batch`] what to do while the store fails, [`passed_over`] while a row cannot be
-//! read, [`other_processes`] watches the file and [`foreign_commits`] acts on what it sees. No thread is in here: [`thread`] and
-//! [`task`] drive the writer.
+//! to remove garbage, [`shrink_pace`] when to give free pages back to the disk, [`outage`] and [`lost_batch`] what to do while
+//! the store fails, [`passed_over`] while a row cannot be read, [`other_processes`] watches the file and [`foreign_commits`]
+//! acts on what it sees. No thread is in here: [`thread`] and [`task`] drive the writer.
 
 mod assignment;
 mod batch;
@@ -21,6 +21,7 @@ pub(crate) mod other_processes;
 mod outage;
 mod passed_over;
 mod schedule;
+mod shrink_pace;
 pub(crate) mod task;
 pub(crate) mod thread;
 
@@ -40,6 +41,7 @@ use self::garbage_pace::GarbagePace;
 use self::other_processes::{FileUsers, OtherProcesses};
 use self::outage::{LOST_PAUSE, WriterOutage};
 use self::schedule::{WakeSchedule, WorkHints};
+use self::shrink_pace::ShrinkPace;
 use crate::checkpoint::{self, Checkpointer};
 use crate::command_queue::{Command, CommandQueue, CommandSource, Reading};
 use crate::error::SqliteError;
@@ -110,6 +112,7 @@ pub(crate) struct Writer {
     schedule: WakeSchedule,
     outage: WriterOutage,
     garbage: GarbagePace,
+    shrinking: ShrinkPace,
     others: OtherProcesses,
     /// Another provider of this process has committed, or a client watches: the writer looks before the next transaction.
     look_wanted: bool,
@@ -138,6 +141,7 @@ impl Writer {
         if garbage::is_there(&db.conn)? {
             garbage.note(db.now());
         }
+        let shrinking = ShrinkPace::new(&db.conn, in_file, db.now())?;
         Ok(Self {
             db,
             commands,
@@ -151,6 +155,7 @@ impl Writer {
             schedule: WakeSchedule::default(),
             outage: WriterOutage::default(),
             garbage,
+            shrinking,
             others,
             look_wanted: false,
             reads: Vec::new(),
@@ -233,7 +238,9 @@ impl Writer {
         // Published before the watches are read: a client that watches later wakes the writer.
         self.shared.idle.store(idle, Ordering::SeqCst);
         let look = self.others.look_interval(self.db.clock.monotonic());
-        let garbage = self.garbage.until_due(self.db.now());
+        let now = self.db.now();
+        let garbage =
+            [self.garbage.until_due(now), self.shrinking.until_due(now)].into_iter().flatten().min();
         let put_off = self.outage.until_next(self.db.clock.monotonic());
         if idle {
             let watches = self.others.are_possible() && self.shared.watches.is_watched();
@@ -246,6 +253,7 @@ impl Writer {
     }
 
     /// Finds out when something becomes due next. Done while no caller waits for an answer.
+    #[inline]
     fn look_ahead(&mut self) {
         if let Err(error) = self.schedule.find_next_due(&self.db.conn, self.db.now()) {
             tracing::warn!(target: "everturn::providers::sqlite", %error,
@@ -301,6 +309,7 @@ impl Writer {
         self.look_for_dead_owners();
         self.fail_if_refused();
         self.sweep_garbage_if_due();
+        self.shrink_if_idle();
         if !self.has_work() {
             return WriterStep::Idle;
         }

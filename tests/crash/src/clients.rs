@@ -50,7 +50,7 @@ pub(crate) async fn drive(client: &Client, log: &ObservationLog, instance: &str)
     }
 }
 
-/// Records a custom status or a key of a finished instance that is not as its script says.
+/// Records a custom status or a key of a completed instance that is not as its script says.
 async fn check_status_and_key(
     client: &Client,
     log: &ObservationLog,
@@ -58,9 +58,9 @@ async fn check_status_and_key(
     script: InstanceScript,
     status: &OrchestrationStatus,
 ) {
-    if let OrchestrationStatus::Completed { custom_status, .. } = status
-        && *custom_status != script.custom_status()
-    {
+    // How any other end came about is judged by its outcome.
+    let OrchestrationStatus::Completed { custom_status, .. } = status else { return };
+    if *custom_status != script.custom_status() {
         let wrong = format!("the custom status of {instance} ({script:?}) is {custom_status:?}");
         log.record(Observation::Wrong(wrong));
     }

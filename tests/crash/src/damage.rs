@@ -6,17 +6,27 @@ use rusqlite::{Connection, Row, params_from_iter};
 use everturn_simulation::SeededRandom;
 
 /// The tables with rows of an instance, and which rows those are.
-const TABLES: [(&str, &str); 8] = [
-    ("instances", "instance_id = ?1"),
-    ("worker_queue", "instance_id = ?1"),
-    ("sessions", "session_id = ?1"),
-    ("executions", OWNED),
-    ("history", OWNED),
-    ("orchestrator_queue", OWNED),
-    ("kv_base", OWNED),
-    ("kv_delta", OWNED),
+const TABLES: [(&str, &str); 11] = [
+    ("everturn_instances", "instance_id = ?1"),
+    ("everturn_worker_queue", "instance_id = ?1"),
+    ("everturn_sessions", "session_id = ?1"),
+    ("everturn_executions", OWNED),
+    ("everturn_history", OWNED),
+    ("everturn_orchestrator_queue", OWNED),
+    (
+        "everturn_message_payloads",
+        "seq IN (SELECT q.seq FROM everturn_orchestrator_queue AS q JOIN everturn_instances USING (instance_key) \
+         WHERE instance_id = ?1)",
+    ),
+    (
+        "everturn_activity_payloads",
+        "seq IN (SELECT q.seq FROM everturn_worker_queue AS q WHERE q.instance_id = ?1)",
+    ),
+    ("everturn_custom_statuses", OWNED),
+    ("everturn_kv_base", OWNED),
+    ("everturn_kv_delta", OWNED),
 ];
-const OWNED: &str = "instance_key = (SELECT instance_key FROM instances WHERE instance_id = ?1)";
+const OWNED: &str = "instance_key = (SELECT instance_key FROM everturn_instances WHERE instance_id = ?1)";
 
 /// The low bits of a key are not flipped: the result could be the key of another instance.
 const KEY_BITS: u64 = 8;

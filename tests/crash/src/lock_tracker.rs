@@ -62,6 +62,13 @@ impl LockTracker {
         held.expired.remove(token) && !held.renewing.contains(token)
     }
 
+    /// Whether a lock that the holder is about to use has certainly expired.
+    pub(crate) fn has_expired(&self, token: &str) -> bool {
+        self.note_expired();
+        let held = self.held();
+        held.expired.contains(token) && !held.renewing.contains(token)
+    }
+
     /// Records the answer to a commit or a renewal that was sent after the lock had expired.
     pub(crate) fn check_answer(&self, what: &str, late: bool, answer: &Result<(), ProviderError>) {
         match answer {

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use everturn::providers::store::{
-    FetchedTurn, FetchedWork, Renewal, Renewed, Settlement, SettlementKind, Store, StoreLayer, TurnAbandon,
-    TurnCommit, TurnFetch, WorkFetch,
+    Feature, FetchedTurn, FetchedWork, Renewal, Renewed, Settlement, SettlementKind, StepAnswer, StepCommit,
+    Store, StoreLayer, TurnAbandon, TurnCommit, TurnFetch, WorkFetch,
 };
 use everturn::providers::{Provider, ProviderError, store_of};
 
@@ -47,6 +47,31 @@ impl StoreLayer for ObservedStore {
             self.log.record(Observation::Turn);
         }
         answer
+    }
+
+    fn supports(&self, feature: Feature) -> bool {
+        self.inner.supports(feature)
+    }
+
+    async fn commit_step(&self, step: &StepCommit) -> Result<StepAnswer, ProviderError> {
+        let late: Vec<bool> =
+            step.ended.iter().map(|ended| self.locks.has_expired(&ended.lock_token)).collect();
+        let answer = self.inner.commit_step(step).await?;
+        // The outcomes of a declined step are sent again under the same locks.
+        let StepAnswer::Committed(next) = &answer else { return Ok(answer) };
+        for (late, ended) in late.into_iter().zip(&step.ended) {
+            self.locks.release(&ended.lock_token);
+            self.locks.check_answer("a step", late, &Ok(()));
+        }
+        if !step.turn.history_delta.is_empty() {
+            self.log.record(Observation::Turn);
+        }
+        for (work, ended) in next.iter().zip(&step.ended) {
+            if let (Some(work), Some(next)) = (work, &ended.next) {
+                self.locks.acquired(&work.lock_token, next.fetch.lock_timeout);
+            }
+        }
+        Ok(answer)
     }
 
     async fn abandon_turn(&self, abandon: &TurnAbandon) -> Result<(), ProviderError> {

@@ -162,8 +162,8 @@ impl WorldStore for SimulatedStore {
 
     fn lock_state(&self, kind: LockKind, token: &str) -> LockState {
         let sql = match kind {
-            LockKind::Orchestration => "SELECT locked_until_ms FROM instances WHERE lock_token = ?1",
-            LockKind::WorkItem => "SELECT locked_until_ms FROM worker_queue WHERE lock_token = ?1",
+            LockKind::Orchestration => "SELECT locked_until_ms FROM everturn_instances WHERE lock_token = ?1",
+            LockKind::WorkItem => "SELECT locked_until_ms FROM everturn_worker_queue WHERE lock_token = ?1",
         };
         // A lock that was handed out when the power failed is void: its holder does not run any more.
         if self.disk.is_powered_off() {
@@ -183,15 +183,15 @@ impl WorldStore for SimulatedStore {
     }
 
     fn rows_left(&self, instance: &str) -> usize {
-        const ROWS: &str = "SELECT (SELECT count(*) FROM orchestrator_queue JOIN instances USING (instance_key) \
-             WHERE instance_id = ?1) + (SELECT count(*) FROM worker_queue WHERE instance_id = ?1)";
+        const ROWS: &str = "SELECT (SELECT count(*) FROM everturn_orchestrator_queue JOIN everturn_instances USING (instance_key) \
+             WHERE instance_id = ?1) + (SELECT count(*) FROM everturn_worker_queue WHERE instance_id = ?1)";
         let rows =
             self.read("a queue", |conn| conn.prepare_cached(ROWS)?.query_row([instance], |row| row.get(0)));
         rows.map_or(0, |rows: i64| rows.cast_unsigned() as usize)
     }
 
     fn locked_instances(&self) -> Vec<String> {
-        const LOCKED: &str = "SELECT instance_id FROM instances WHERE lock_token IS NOT NULL";
+        const LOCKED: &str = "SELECT instance_id FROM everturn_instances WHERE lock_token IS NOT NULL";
         let locked = self.read("the locks", |conn| {
             conn.prepare_cached(LOCKED)?.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<_>>()
         });

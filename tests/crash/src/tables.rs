@@ -72,10 +72,11 @@ impl StoredTables {
             activities: Vec::new(),
             dead_letters: Vec::new(),
         };
-        let has_schema: i64 =
-            conn.query_row("SELECT count(*) FROM sqlite_schema WHERE name = 'instances'", [], |row| {
-                row.get(0)
-            })?;
+        let has_schema: i64 = conn.query_row(
+            "SELECT count(*) FROM sqlite_schema WHERE name = 'everturn_instances'",
+            [],
+            |row| row.get(0),
+        )?;
         if has_schema == 1 {
             tables.read_instances(conn)?;
             tables.read_kv(conn)?;
@@ -87,7 +88,8 @@ impl StoredTables {
     fn read_instances(&mut self, conn: &Connection) -> rusqlite::Result<()> {
         each(
             conn,
-            "SELECT instance_id, current_execution_id, lock_token IS NOT NULL, custom_status FROM instances",
+            "SELECT instance_id, current_execution_id, lock_token IS NOT NULL, custom_status FROM everturn_instances \
+             LEFT JOIN everturn_custom_statuses USING (instance_key)",
             |row| {
                 let instance = InstanceRow {
                     current_execution_id: row.get::<_, Option<i64>>(1)?.map(i64::cast_unsigned),
@@ -99,8 +101,10 @@ impl StoredTables {
                 Ok(())
             },
         )?;
-        let executions = "SELECT instance_id, execution_id, status, event_count, event_bytes \
-             FROM executions JOIN instances USING (instance_key)";
+        let executions = "SELECT instance_id, execution_id, e.status, \
+             iif(execution_id = current_execution_id, i.event_count, e.event_count), \
+             iif(execution_id = current_execution_id, i.event_bytes, e.event_bytes) \
+             FROM everturn_executions AS e JOIN everturn_instances AS i USING (instance_key)";
         each(conn, executions, |row| {
             let execution = ExecutionRow {
                 status: row.get(2)?,
@@ -111,22 +115,28 @@ impl StoredTables {
             self.executions.insert((row.get(0)?, number(row, 1)?), execution);
             Ok(())
         })?;
-        let events = "SELECT instance_id, execution_id, event_data \
-             FROM history JOIN instances USING (instance_key) ORDER BY instance_key, execution_id, event_id";
-        each(conn, events, |row| {
-            let data: String = row.get(2)?;
-            let event = serde_json::from_str(&data).expect("an event is readable");
+        let rows = "SELECT instance_id, execution_id, events \
+             FROM everturn_history JOIN everturn_instances USING (instance_key) \
+             ORDER BY instance_key, execution_id, first_event_id";
+        each(conn, rows, |row| {
+            let events: Vec<Event> =
+                serde_json::from_str(&row.get::<_, String>(2)?).expect("events are readable");
             let execution = self.executions.get_mut(&(row.get(0)?, number(row, 1)?));
-            execution.expect("events belong to an execution").events.push((event, data));
+            let execution = execution.expect("events belong to an execution");
+            execution.events.extend(events.into_iter().map(|event| {
+                let data = serde_json::to_string(&event).expect("an event is written as it was read");
+                (event, data)
+            }));
             Ok(())
         })
     }
 
     /// The keys that completed executions left, overwritten by those of the current execution.
     fn read_kv(&mut self, conn: &Connection) -> rusqlite::Result<()> {
-        for table in ["kv_base", "kv_delta"] {
-            let sql =
-                format!("SELECT instance_id, key, value FROM {table} JOIN instances USING (instance_key)");
+        for table in ["everturn_kv_base", "everturn_kv_delta"] {
+            let sql = format!(
+                "SELECT instance_id, key, value FROM {table} JOIN everturn_instances USING (instance_key)"
+            );
             each(conn, &sql, |row| {
                 let instance = self.instances.get_mut(&row.get::<_, String>(0)?);
                 let kv = &mut instance.expect("a key belongs to an instance").kv;
@@ -141,17 +151,26 @@ impl StoredTables {
     }
 
     fn read_queues(&mut self, conn: &Connection) -> rusqlite::Result<()> {
-        each(conn, "SELECT work_item, tagged FROM orchestrator_queue ORDER BY seq", |row| {
-            let item: String = row.get(0)?;
-            let item = serde_json::from_str(&item).expect("a message is readable");
-            self.messages.push(MessageRow { item, tagged: row.get(1)? });
-            Ok(())
-        })?;
-        each(conn, "SELECT instance_id, execution_id, activity_id FROM worker_queue ORDER BY seq", |row| {
-            self.activities.push(ActivityRow { of: (row.get(0)?, number(row, 1)?, number(row, 2)?) });
-            Ok(())
-        })?;
-        each(conn, "SELECT reason FROM set_aside ORDER BY set_aside_key", |row| {
+        each(
+            conn,
+            "SELECT coalesce(q.work_item, p.work_item), q.tagged FROM everturn_orchestrator_queue AS q \
+             LEFT JOIN everturn_message_payloads AS p ON p.seq = q.seq ORDER BY q.seq",
+            |row| {
+                let item: String = row.get(0)?;
+                let item = serde_json::from_str(&item).expect("a message is readable");
+                self.messages.push(MessageRow { item, tagged: row.get(1)? });
+                Ok(())
+            },
+        )?;
+        each(
+            conn,
+            "SELECT instance_id, execution_id, activity_id FROM everturn_worker_queue ORDER BY seq",
+            |row| {
+                self.activities.push(ActivityRow { of: (row.get(0)?, number(row, 1)?, number(row, 2)?) });
+                Ok(())
+            },
+        )?;
+        each(conn, "SELECT reason FROM everturn_dead_letters ORDER BY dead_letter_key", |row| {
             self.dead_letters.push(row.get(0)?);
             Ok(())
         })
@@ -185,8 +204,8 @@ pub fn keep_only(conn: &Connection, instances: &BTreeSet<String>) -> rusqlite::R
         })
     };
     conn.pragma_update(None, "foreign_keys", "OFF")?;
-    conn.execute("DELETE FROM set_aside WHERE instance_id IS NULL", [])?;
-    for table in ["instances", "worker_queue", "set_aside"] {
+    conn.execute("DELETE FROM everturn_dead_letters WHERE instance_id IS NULL", [])?;
+    for table in ["everturn_instances", "everturn_worker_queue", "everturn_dead_letters"] {
         let mut select = conn.prepare(&format!("SELECT DISTINCT CAST(instance_id AS BLOB) FROM {table}"))?;
         let names: Vec<Vec<u8>> = select.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
         let others = names.iter().filter(|name| !std::str::from_utf8(name).is_ok_and(is_theirs));
@@ -194,8 +213,15 @@ pub fn keep_only(conn: &Connection, instances: &BTreeSet<String>) -> rusqlite::R
             conn.execute(&format!("DELETE FROM {table} WHERE CAST(instance_id AS BLOB) = ?1"), [name])?;
         }
     }
-    for table in ["executions", "history", "orchestrator_queue", "kv_base", "kv_delta"] {
-        let keys = "SELECT instance_key FROM instances";
+    for table in [
+        "everturn_executions",
+        "everturn_history",
+        "everturn_orchestrator_queue",
+        "everturn_custom_statuses",
+        "everturn_kv_base",
+        "everturn_kv_delta",
+    ] {
+        let keys = "SELECT instance_key FROM everturn_instances";
         conn.execute(&format!("DELETE FROM {table} WHERE instance_key NOT IN ({keys})"), [])?;
     }
     Ok(())
@@ -203,8 +229,8 @@ pub fn keep_only(conn: &Connection, instances: &BTreeSet<String>) -> rusqlite::R
 
 /// How many messages, activities and locks there are.
 pub fn pending_rows(conn: &Connection) -> rusqlite::Result<u64> {
-    const PENDING: &str = "SELECT (SELECT count(*) FROM orchestrator_queue) + (SELECT count(*) FROM worker_queue) \
-         + (SELECT count(*) FROM instances WHERE lock_token IS NOT NULL)";
+    const PENDING: &str = "SELECT (SELECT count(*) FROM everturn_orchestrator_queue) + (SELECT count(*) FROM everturn_worker_queue) \
+         + (SELECT count(*) FROM everturn_instances WHERE lock_token IS NOT NULL)";
     conn.query_row(PENDING, [], |row| number(row, 0))
 }
 

@@ -157,8 +157,8 @@ pub const BUGS: &[PlantedBug] = &[
         name: "wall-clock-locks",
         does: "SQLite: the process judges its own locks by the wall clock.",
         file: "crates/sqlite/src/locks.rs",
-        find: "let is_alive = match scope.renewed.deadline(token).or_else(|| scope.own_locks.deadline(token)) {",
-        replace: "let is_alive = match scope.renewed.deadline(token).or_else(|| scope.own_locks.deadline(token)).filter(|_| !BUG) {",
+        find: "let deadline = scope.renewed.deadline(token).or_else(|| scope.own_locks.deadline(token))?;",
+        replace: "let deadline = scope.renewed.deadline(token).or_else(|| scope.own_locks.deadline(token)).filter(|_| !BUG)?;",
     },
     PlantedBug {
         name: "weaker-sync",
@@ -217,11 +217,14 @@ pub const BUGS: &[PlantedBug] = &[
         name: "outcome-unchecked",
         does: "SQLite: any token can record the outcome of an activity.",
         file: "crates/sqlite/src/settle_work.rs",
-        find: "locks::check(scope, &stored, token, self.called)?;",
+        find: "if !is_checked {",
         replace: "\
-        if !(BUG && matches!(self.kind, StoredSettlement::End { .. })) {
-            locks::check(scope, &stored, token, self.called)?;
-        }",
+        let is_end = matches!(self.kind, StoredSettlement::End { .. });
+        let select = \"SELECT lock_token FROM everturn_worker_queue WHERE seq = ?1\";
+        let stored: Option<Option<String>> = scope.conn.query_row(select, [seq], |row| row.get(0)).optional()?;
+        let stored = stored.flatten();
+        let token = stored.as_ref().filter(|_| BUG && is_end).unwrap_or(token);
+        if !is_checked && !(BUG && is_end) {",
     },
     PlantedBug {
         name: "lost-wake-up",
@@ -305,7 +308,7 @@ pub const BUGS: &[PlantedBug] = &[
         replace: "\
     let delay = match delay.filter(|_| BUG) {
         Some(hidden) => {
-            let hide = \"UPDATE orchestrator_queue SET visible_at_ms = ?2, tagged = 0 \\
+            let hide = \"UPDATE everturn_orchestrator_queue SET visible_at_ms = ?2, tagged = 0 \\
                  WHERE instance_key = ?1 AND visible_at_ms = 0 AND tagged = 1\";
             scope.conn.execute(hide, params![key, hidden.until_ms])?;
             None
@@ -321,7 +324,7 @@ pub const BUGS: &[PlantedBug] = &[
         find: "let mut show = scope.conn.prepare_cached(SHOW_DUE_MESSAGE)?;",
         replace: "\
             if BUG {
-                scope.conn.execute(\"UPDATE orchestrator_queue SET arrived_at_ms = 0 WHERE seq = ?1\", [seq])?;
+                scope.conn.execute(\"UPDATE everturn_orchestrator_queue SET arrived_at_ms = 0 WHERE seq = ?1\", [seq])?;
             }
             let mut show = scope.conn.prepare_cached(SHOW_DUE_MESSAGE)?;",
     },
@@ -356,11 +359,9 @@ pub const BUGS: &[PlantedBug] = &[
     PlantedBug {
         name: "session-without-place",
         does: "SQLite: a session is claimed that the runtime has no place for.",
-        file: "crates/sqlite/src/fetch_work.rs",
-        find: "let (session, session_places) = (fetch.session.clone(), fetch.session_places.clone());",
-        replace: "\
-        let (session, session_places) =
-            (fetch.session.clone(), fetch.session_places.clone().filter(|_| !BUG));",
+        file: "crates/sqlite/src/parked_fetches.rs",
+        find: "session_places: fetch.session_places.clone(),",
+        replace: "session_places: fetch.session_places.clone().filter(|_| !BUG),",
     },
     PlantedBug {
         name: "reads-compared-in-pairs",
@@ -368,11 +369,12 @@ pub const BUGS: &[PlantedBug] = &[
         file: "crates/core/src/replay_state/queues.rs",
         find: "self.readers.binary_search_by(|reader| count_step(reader.cmp(&token))).ok()",
         replace: "\
-        let before = |reader: &u64| self.readers.iter().filter(|other| *other < reader).count();
-        let slow = || self.readers.iter().find(|reader| **reader == token).map(before);
-        let all: usize = if BUG { self.readers.iter().map(before).sum() } else { 0 };
-        let found = self.readers.binary_search_by(|reader| count_step(reader.cmp(&token))).ok();
-        if all > usize::MAX / 2 { slow() } else { found }",
+        let is_before = |other: &u64, reader: &u64| std::hint::black_box(other) < reader;
+        let before = |reader: &u64| self.readers.iter().filter(|other| is_before(other, reader)).count();
+        if BUG && self.readers.iter().map(before).sum::<usize>() == usize::MAX {
+            return None;
+        }
+        self.readers.binary_search_by(|reader| count_step(reader.cmp(&token))).ok()",
     },
     PlantedBug {
         name: "dead-owners-kept",
@@ -467,5 +469,108 @@ pub const BUGS: &[PlantedBug] = &[
         file: "crates/everturn/src/runtime/lock_keeper.rs",
         find: "if late_renewals { after(self.ends_at.max(now), self.terms.timeout) }",
         replace: "if late_renewals && !BUG { after(self.ends_at.max(now), self.terms.timeout) }",
+    },
+    PlantedBug {
+        name: "step-token-unchecked",
+        does: "In memory: a step is committed although its activity was given to another worker.",
+        file: "crates/provider/src/memory/commit_step.rs",
+        find: "\
+        let locks = step.ended.iter().map(|ended| self.activity_locked_by(OPERATION, &ended.lock_token, now));
+        let Ok(rows) = locks.collect::<Result<Vec<u64>, _>>() else {",
+        replace: "\
+        let locks = step.ended.iter().map(|ended| self.activity_locked_by(OPERATION, &ended.lock_token, now));
+        let Ok(rows) = locks.filter(|lock| lock.is_ok() || !BUG).collect::<Result<Vec<u64>, _>>() else {",
+    },
+    PlantedBug {
+        name: "step-lock-unchecked",
+        does: "SQLite: a step is committed although the lock of its activity is lost.",
+        file: "crates/sqlite/src/commit_step.rs",
+        find: "\
+        if !is_checked && !self.holds_all(scope)? {
+            return Ok(false);
+        }",
+        replace: "\
+        if BUG {
+            return Ok(true);
+        }
+        if !is_checked && !self.holds_all(scope)? {
+            return Ok(false);
+        }",
+    },
+    PlantedBug {
+        name: "step-base-unchecked",
+        does: "SQLite: a step is committed although another commit has changed the instance.",
+        file: "crates/sqlite/src/commit_step.rs",
+        find: "!self.turn.builds_on(&instance) ||",
+        replace: "(!self.turn.builds_on(&instance) && !BUG) ||",
+    },
+    PlantedBug {
+        name: "step-overtakes",
+        does: "SQLite: a step is committed although a message waits for the instance.",
+        file: "crates/sqlite/src/commit_step.rs",
+        find: "\
+        if has_messages {
+            return Ok(Stepped::Declined(StepDecline::MessagesWaiting));",
+        replace: "\
+        if has_messages && !BUG {
+            return Ok(Stepped::Declined(StepDecline::MessagesWaiting));",
+    },
+    PlantedBug {
+        name: "step-beside-a-turn",
+        does: "SQLite: a step is committed while another worker takes a turn of the instance.",
+        file: "crates/sqlite/src/commit_step.rs",
+        find: "if is_delayed || instance.lock.token.is_some() {",
+        replace: "if is_delayed || (instance.lock.token.is_some() && !BUG) {",
+    },
+    PlantedBug {
+        name: "decline-checked-in",
+        does: "SQLite: an instance is put back into memory although its step was declined.",
+        file: "crates/sqlite/src/commit_step.rs",
+        find: "if *answer == Stepped::Committed {",
+        replace: "if *answer == Stepped::Committed || BUG {",
+    },
+    PlantedBug {
+        name: "decline-loses-outcome",
+        does: "The outcome of an activity whose step was declined counts as stored.",
+        file: "crates/everturn/src/runtime/worker/stepping.rs",
+        find: "            StepNews::Committed(next) => StepEnd::Committed(next),",
+        replace: "\
+            StepNews::Committed(next) => StepEnd::Committed(next),
+            StepNews::NotFused if BUG => StepEnd::Committed(None),",
+    },
+    PlantedBug {
+        name: "steps-not-serial",
+        does: "A step of an instance begins while another one of it is being committed.",
+        file: "crates/everturn/src/runtime/steps.rs",
+        find: "if let Some(waiting) = steps.waiting.get_mut(instance) {",
+        replace: "if let Some(waiting) = steps.waiting.get_mut(instance).filter(|_| !BUG) {",
+    },
+    PlantedBug {
+        name: "step-hidden",
+        does: "A fetch takes an instance while a step of it is under way.",
+        file: "crates/everturn/src/runtime/warm_cache.rs",
+        find: "stepping.since.elapsed() < STEP_HIDES_MAX",
+        replace: "stepping.since.elapsed() < STEP_HIDES_MAX && !BUG",
+    },
+    PlantedBug {
+        name: "step-difference-dropped",
+        does: "A step whose replay decides otherwise is only given up, and its instance does not fail.",
+        file: "crates/everturn/src/runtime/dispatcher/run_step.rs",
+        find: "node.steps.note_difference(&lead.instance, base, difference);",
+        replace: "if !BUG { node.steps.note_difference(&lead.instance, base, difference); }",
+    },
+    PlantedBug {
+        name: "batch-never-closes",
+        does: "A batch takes commands for as long as they come.",
+        file: "crates/sqlite/src/writer/batch.rs",
+        find: "if left.is_zero() {",
+        replace: "if left.is_zero() && !BUG {",
+    },
+    PlantedBug {
+        name: "fetched-together-again",
+        does: "A start that was fetched before is fetched together with others.",
+        file: "crates/sqlite/src/fetch_turns.rs",
+        find: "if has_others && attempt_count > 1 {",
+        replace: "if has_others && attempt_count > 1 && !BUG {",
     },
 ];

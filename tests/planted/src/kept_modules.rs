@@ -29,7 +29,9 @@ pub const KEPT_MODULES: &[KeptModules] = &[
         file: "crates/everturn/tests/it/main.rs",
         modules: &[
             "cancellation_delivery",
+            "fused_steps",
             "lock_renewal",
+            "log_lines",
             "node_under_test",
             "outages_and_attempts",
             "parents_and_strangers",

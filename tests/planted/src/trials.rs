@@ -88,7 +88,8 @@ const FAULTS_ON_SQLITE: ProofRun =
 const FENCING: ProofRun = ProofRun { id: "R7", package: SQLITE, tests: "in_batches::tokens::", cases: 1 };
 const CLOCK_JUMPS: ProofRun = ProofRun { id: "G4", package: SQLITE, tests: "clock_jumps::", cases: 1 };
 const WAKING: ProofRun = ProofRun { id: "G5", package: SQLITE, tests: "waking::", cases: 1 };
-const DAMAGE: ProofRun = ProofRun { id: "R10", package: SQLITE, tests: "damage_sweep::instances", cases: 1 };
+const DAMAGE: ProofRun =
+    ProofRun { id: "R10", package: SQLITE, tests: "damage_sweep::everturn_instances", cases: 1 };
 
 const SECOND_PROCESS: ProofRun = ProofRun {
     id: "R6",
@@ -122,7 +123,7 @@ const STRANGERS: ProofRun =
     some_of("G5", RUNTIME, "on_memory::a_dropped_call_leaves_a_root_with_its_id_running");
 const CANCELLATION: ProofRun = some_of("G5", RUNTIME, "another_runtime_of_the_same_process_learns_at_once");
 const MOVED_MESSAGES: ProofRun = some_of("G3", CORE, "message_of_a_read_that_a_poll_drops_goes_to");
-const MANY_READS: ProofRun = some_of("G5", CORE, "cost_of_joined_reads_grows_with_their_number");
+const MANY_READS: ProofRun = some_of("G5", CORE, "joined_reads_cost_no_more_than_a_few_times");
 const DELAYS: ProofRun =
     some_of("G3", SQLITE, "in_batches::abandon_turn::what_is_sent_during_the_delay_waits");
 const ARRIVAL: ProofRun =
@@ -153,6 +154,30 @@ const LONG_READS: ProofRun =
     some_of("G5", SQLITE, "log_growth::the_log_stays_short_while_long_reads_overlap");
 const LATE_RENEWALS: ProofRun =
     some_of("G5", RUNTIME, "on_memory_in_paused_time::an_activity_whose_renewals_are_only_late_runs_once");
+const STEP_LOCKS: ProofRun =
+    some_of("G4", SQLITE, "in_batches::commit_step::a_step_with_a_lost_lock_is_declined");
+const STEP_OF_LOCKED: ProofRun =
+    some_of("G4", SQLITE, "in_batches::commit_step::a_step_of_a_locked_instance_is_declined");
+const STEP_BASES: ProofRun =
+    some_of("G4", SQLITE, "in_batches::commit_step::a_step_on_another_base_is_declined");
+const STEP_MESSAGES: ProofRun =
+    some_of("G3", SQLITE, "in_batches::commit_step::a_step_over_a_waiting_message_is_declined");
+const STEP_CHECK_INS: ProofRun =
+    some_of("G3", SQLITE, "in_batches::commit_step::check_in_is_called_for_a_committed_step_only");
+const JOINT_STEPS: ProofRun =
+    some_of("G5", RUNTIME, "fused_steps::outcomes_that_come_during_a_step_share_the_next_turn");
+const STEPS_AND_MESSAGES: ProofRun =
+    some_of("G5", RUNTIME, "fused_steps::a_message_that_comes_during_a_step_waits_for_it");
+const COMPARED_STEPS: ProofRun = some_of(
+    "G3",
+    RUNTIME,
+    "fused_steps::code_that_decides_otherwise_in_a_step_than_in_its_replay_fails_its_instance",
+);
+
+const OPEN_BATCHES: ProofRun =
+    some_of("G5", SQLITE, "group_commit::a_call_is_answered_while_others_keep_coming");
+const FETCHED_TOGETHER: ProofRun =
+    some_of("G5", SQLITE, "in_batches::fetch_turns::an_instance_that_was_fetched_before_comes_alone");
 
 const ENDS_OTHERWISE: &str = "should have come to";
 const ACTIVITY_LOST: &str = "was neither answered nor withdrawn";
@@ -232,7 +257,7 @@ pub const TRIALS: &[Trial] = &[
         "split-commit",
         "G2: a turn is committed whole",
         POWER_CUTS,
-        &["is in 0 places", "is at None, and has Some("],
+        &["is in 0 places", "is at None, and has Some(", "events are counted"],
     ),
     trial("answered-before-commit", "G1: Ok is a promise", POWER_CUTS, &[GONE]),
     trial(
@@ -244,7 +269,7 @@ pub const TRIALS: &[Trial] = &[
     trial("outcome-unchecked", "G4: only the holder commits", ZOMBIES, &["accepted late: activity"]),
     trial("lost-wake-up", "G5: a parked fetch is woken", WAKING, &["woke no parked fetch"]),
     trial("no-room-made", "G5: work goes on after a full disk", LITTLE_ROOM, &["Stuck("]),
-    trial("split-commit", "G2: a turn is committed whole", KILLS, &["is in 0 places"]),
+    trial("split-commit", "G2: a turn is committed whole", KILLS, &["is in 0 places", "events are counted"]),
     trial(
         "outage-is-an-attempt",
         "G5: no outage ends in poison",
@@ -357,5 +382,42 @@ pub const TRIALS: &[Trial] = &[
         "G5: a lock that is kept is used",
         LATE_RENEWALS,
         &["on an `Err` value: Timeout"],
+    ),
+    trial("step-token-unchecked", "G4: only the holder commits", FAULTS, &["G4: commit_step", "G3: "]),
+    trial("step-beside-a-turn", "G4: only the holder commits", STEP_OF_LOCKED, &["`why` should be Locked"]),
+    trial(
+        "decline-loses-outcome",
+        "G5: an activity does not run again",
+        STEPS_AND_MESSAGES,
+        &["it waits no longer than that", "the outcome of a declined step is stored"],
+    ),
+    trial("step-lock-unchecked", "G4: no ended lock commits", STEP_LOCKS, &["the step was committed"]),
+    trial("step-base-unchecked", "G4: memory is what is stored", STEP_BASES, &["the step was committed"]),
+    trial("step-overtakes", "G3: messages keep their order", STEP_MESSAGES, &["the step was committed"]),
+    trial(
+        "decline-checked-in",
+        "G3: memory is what is stored",
+        STEP_CHECK_INS,
+        &["`calls.load(Ordering::SeqCst)` should be 0"],
+    ),
+    trial(
+        "steps-not-serial",
+        "G5: turns of an instance are serial",
+        JOINT_STEPS,
+        &["the others share the next step"],
+    ),
+    trial(
+        "step-hidden",
+        "G5: a step is not disturbed",
+        STEPS_AND_MESSAGES,
+        &["the message waits for the step"],
+    ),
+    trial("step-difference-dropped", "G3: replay is live", COMPARED_STEPS, &["did not fail"]),
+    trial("batch-never-closes", "G5: a call is answered", OPEN_BATCHES, &["came into one batch"]),
+    trial(
+        "fetched-together-again",
+        "G5: a turn that ends its process does not poison others",
+        FETCHED_TOGETHER,
+        &["turns come with one at attempt"],
     ),
 ];

@@ -23,10 +23,11 @@ pub(crate) struct TestChoice {
     pub(crate) seconds_max: u64,
 }
 
-/// The tests of the engine on both stores. They mostly wait, so many run at the same time.
+/// The tests of the engine on both stores, without those of large sizes, which take long without optimisation. They mostly
+/// wait, so many run at the same time.
 const ENGINE: TestChoice = TestChoice {
     package: "everturn",
-    arguments: &["--lib", "--test", "it", "--", "--test-threads", "16"],
+    arguments: &["--lib", "--test", "it", "--", "--test-threads", "16", "--skip", "large_sizes"],
     seconds_max: 150,
 };
 
@@ -92,7 +93,7 @@ impl MutatedCrate {
 mod tests {
     use std::path::Path;
 
-    use super::{MUTATED_CRATES, MutantName, SQLITE};
+    use super::{ENGINE, MUTATED_CRATES, MutantName, SQLITE};
 
     #[test]
     fn every_mutant_belongs_to_one_crate() {
@@ -112,12 +113,14 @@ mod tests {
 
     #[test]
     fn skipped_tests_exist() {
-        let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/sqlite/tests/it"));
-        let skipped = SQLITE.arguments.windows(2).filter(|pair| pair[0] == "--skip").map(|pair| pair[1]);
-        for name in skipped {
-            let module = name.trim_end_matches("::").replace("::", "/");
-            let is_there = folder.join(&module).is_dir() || folder.join(format!("{module}.rs")).is_file();
-            assert!(is_there, "{name} is gone: say which tests are left out now");
+        for (tests, folder) in [(SQLITE, "crates/sqlite/tests/it"), (ENGINE, "crates/everturn/tests/it")] {
+            let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).join(folder);
+            let skipped = tests.arguments.windows(2).filter(|pair| pair[0] == "--skip").map(|pair| pair[1]);
+            for name in skipped {
+                let module = name.trim_end_matches("::").replace("::", "/");
+                let is_there = folder.join(&module).is_dir() || folder.join(format!("{module}.rs")).is_file();
+                assert!(is_there, "{name} is gone: say which tests are left out now");
+            }
         }
     }
 

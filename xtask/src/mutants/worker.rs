@@ -1,14 +1,21 @@
 //! One copy of the tree, in which one mutant after the other is tried.
 
 use std::collections::BTreeSet;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
 
 use everturn_built::cargo;
 
+use super::judged::JudgedMutants;
 use super::sample::MutantName;
 use super::tests_of_crates::{MUTATED_CRATES, MutatedCrate, TestChoice};
+
+/// How many mutants one call of `cargo-mutants` tries: an interrupted run loses as many.
+const MUTANTS_A_CALL: usize = 8;
+/// The folder that `cargo-mutants` makes in its output folder.
+const OUTPUT: &str = "mutants.out";
 
 /// What became of mutants.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -26,6 +33,16 @@ pub(crate) struct Verdicts {
 impl Verdicts {
     pub(crate) fn viable(&self) -> usize {
         self.caught.len() + self.hung.len() + self.missed.len()
+    }
+
+    pub(crate) fn has(&self, name: &MutantName) -> bool {
+        [&self.caught, &self.hung, &self.missed, &self.unviable].iter().any(|names| names.contains(name))
+    }
+
+    fn retain(&mut self, keep: impl Fn(&MutantName) -> bool) {
+        for names in [&mut self.caught, &mut self.hung, &mut self.missed, &mut self.unviable] {
+            names.retain(&keep);
+        }
     }
 
     pub(crate) fn add(&mut self, other: Self) {
@@ -71,17 +88,19 @@ pub(crate) struct Worker {
     tree: PathBuf,
     target: PathBuf,
     output: PathBuf,
+    judged: JudgedMutants,
 }
 
 impl Worker {
     /// Brings the copy up to date. What an interrupted run left mutated in it is written again.
-    pub(crate) fn new(root: &Path, number: usize) -> Result<Self, String> {
+    pub(crate) fn new(root: &Path, number: usize, judged: JudgedMutants) -> Result<Self, String> {
         let folder = root.join("target/mutants").join(number.to_string());
         let worker = Self {
             number,
             tree: folder.join("tree"),
             target: folder.join("target"),
             output: folder.join("out"),
+            judged,
         };
         everturn_planted_bugs::plant(root, &worker.tree, &[], &[])?;
         std::fs::create_dir_all(&worker.output)
@@ -91,8 +110,8 @@ impl Worker {
 
     /// All mutants of all crates that are mutated.
     pub(crate) fn list(&self) -> Result<Vec<MutantName>, String> {
-        let mut list = self.cargo_mutants();
-        list.args(["--list", "--colors", "never"]);
+        let mut list = self.cargo();
+        list.arg("mutants").arg("--dir").arg(&self.tree).args(["--list", "--colors", "never"]);
         list.args(MUTATED_CRATES.iter().flat_map(|mutated| ["--package", mutated.package]));
         let output = list.stderr(Stdio::inherit()).output();
         let output = output.map_err(|error| format!("cargo mutants cannot be run: {error}"))?;
@@ -107,30 +126,61 @@ impl Worker {
     /// Tries mutants with the fast tests of their crate, then those that survive with more tests.
     fn try_each(&self, names: &[MutantName]) -> Result<Verdicts, String> {
         let mut all = Verdicts::default();
+        // The packages whose tests hold without a mutant.
+        let mut holding = BTreeSet::new();
         for mutated in &MUTATED_CRATES {
             let mut left: Vec<MutantName> = names.iter().filter(|name| mutated.has(name)).cloned().collect();
             for tests in mutated.tests {
-                if left.is_empty() {
-                    break;
+                let mut verdicts = self.judged.of(tests.package, &left)?;
+                let untried: Vec<MutantName> =
+                    left.iter().filter(|name| !verdicts.has(name)).cloned().collect();
+                if !untried.is_empty() && holding.insert(tests.package) {
+                    self.run_without_mutant(tests)?;
                 }
-                let verdicts = self.try_with(mutated, tests, &left)?;
-                left.clone_from(&verdicts.missed);
-                all.add(Verdicts { missed: Vec::new(), ..verdicts });
+                for part in untried.chunks(MUTANTS_A_CALL) {
+                    let tried = self.try_with(mutated, tests, part)?;
+                    self.judged.add(tests.package, &tried)?;
+                    verdicts.add(tried);
+                }
+                left = std::mem::take(&mut verdicts.missed);
+                all.add(verdicts);
             }
             all.missed.extend(left);
         }
         Ok(all)
     }
 
+    /// Runs tests that are about to be run with mutants: if they fail without one, they say nothing.
+    fn run_without_mutant(&self, tests: &TestChoice) -> Result<(), String> {
+        let mut command = self.cargo();
+        command.args(["test", "--quiet", "--package", tests.package]).args(tests.arguments);
+        let output = command.output().map_err(|error| format!("cargo cannot be run: {error}"))?;
+        if output.status.success() {
+            return Ok(());
+        }
+        let printed = String::from_utf8_lossy(&output.stdout);
+        Err(format!("the tests of {} fail without a mutant:\n{printed}", tests.package))
+    }
+
+    /// Tries mutants with these tests.
     fn try_with(
         &self,
         mutated: &MutatedCrate,
         tests: &TestChoice,
         names: &[MutantName],
     ) -> Result<Verdicts, String> {
-        let mut command = self.cargo_mutants();
+        match std::fs::remove_dir_all(self.output.join(OUTPUT)) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                return Err(format!("{} cannot be removed: {error}", self.output.display()));
+            }
+            _ => {}
+        }
+        let mut command = self.cargo();
+        command.arg("mutants").arg("--dir").arg(&self.tree);
         command.args(["--in-place", "--no-shuffle", "--caught", "--unviable", "--colors", "never"]);
         command.args(["--package", mutated.package, "--test-package", tests.package]);
+        // They were run without a mutant above, the right ones once.
+        command.args(["--baseline", "skip"]);
         command.arg("--output").arg(&self.output);
         command.args(["--timeout", &tests.seconds_max.to_string(), "--build-timeout", "600"]);
         command.args(names.iter().flat_map(|name| ["--re".to_owned(), name.pattern()]));
@@ -141,9 +191,9 @@ impl Worker {
         let status = command.status().map_err(|error| format!("cargo mutants cannot be run: {error}"))?;
         // 2: mutants were missed. 3: tests timed out. Everything else is a failure of the run itself.
         if !matches!(status.code(), Some(0 | 2 | 3)) {
+            let package = mutated.package;
             return Err(format!(
-                "cargo mutants ended with {status} on {}: either the tests fail without a mutant, or see above",
-                mutated.package
+                "cargo mutants ended with {status} on {package}, see above; the same command goes on with what is left"
             ));
         }
         let mut verdicts = Verdicts {
@@ -152,25 +202,21 @@ impl Worker {
             missed: self.read("missed")?,
             unviable: self.read("unviable")?,
         };
-        let Verdicts { caught, hung, missed, unviable } = &mut verdicts;
-        for each in [caught, hung, missed, unviable] {
-            each.retain(|name| names.contains(name));
-        }
+        verdicts.retain(|name| names.contains(name));
         Ok(verdicts)
     }
 
     /// The mutants of the last run with this outcome.
     fn read(&self, outcome: &str) -> Result<Vec<MutantName>, String> {
-        let path = self.output.join("mutants.out").join(format!("{outcome}.txt"));
+        let path = self.output.join(OUTPUT).join(format!("{outcome}.txt"));
         let text = std::fs::read_to_string(&path)
             .map_err(|error| format!("{} cannot be read: {error}", path.display()))?;
         Ok(text.lines().map(|line| MutantName(line.to_owned())).collect())
     }
 
     /// Tests are built as fast as possible: what they cost is mostly the build.
-    fn cargo_mutants(&self) -> Command {
+    fn cargo(&self) -> Command {
         let mut command = cargo(&self.tree);
-        command.arg("mutants").arg("--dir").arg(&self.tree);
         command.env("CARGO_TARGET_DIR", &self.target);
         command.envs([
             ("CARGO_PROFILE_DEV_OPT_LEVEL", "0"),

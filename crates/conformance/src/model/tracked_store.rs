@@ -94,10 +94,14 @@ impl WarmView for KeptTurnsView {
     fn lend(&self, instance: &str, execution: u64, stamp: Stamp) -> Option<LentInstance> {
         let asked = format!("{instance} {execution} {}", shown_stamp(Some(stamp)));
         self.kept_turns.asked.lock().unwrap_or_else(PoisonError::into_inner).push(asked);
+        self.holds(instance, execution, stamp).then(|| LentInstance::new(()))
+    }
+
+    fn holds(&self, instance: &str, execution: u64, stamp: Stamp) -> bool {
         let kept = self.kept_turns.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let is_kept =
             kept.iter().any(|entry| (entry.0.as_str(), entry.1, entry.2) == (instance, execution, stamp));
-        (self.lends && is_kept).then(|| LentInstance::new(()))
+        self.lends && is_kept
     }
 }
 

@@ -26,6 +26,8 @@ impl Execution {
         clock: &dyn TurnClock,
     ) -> Result<(), ErrorDetails> {
         let mut converted = Ok(());
+        // An event for each message, and most turns decide one thing.
+        draft.delta.reserve_exact(messages.len() + 1);
         for message in messages {
             let completion = match message {
                 WorkItem::ExternalRaised { name, data, .. } => {

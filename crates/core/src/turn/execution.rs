@@ -59,6 +59,7 @@ pub struct Execution {
 
 impl Execution {
     /// A new execution. Its first turn records `start`, which must be an `OrchestrationStarted` event.
+    #[inline]
     pub fn begin(
         handler: OrchestrationHandlerRef,
         identity: ExecutionIdentity,

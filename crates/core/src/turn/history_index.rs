@@ -125,6 +125,7 @@ impl HistoryIndex {
         self.child_bytes + self.signal_waits.name_bytes() + self.queue_reads.name_bytes()
     }
 
+    #[inline(always)]
     fn schedule(&mut self, id: u64, kind: CompletableKind, child: Option<String>) {
         self.child_bytes += child.as_ref().map_or(0, String::len);
         self.schedules.insert(id, Schedule { kind, child, completed: false, cancel_requested: false });

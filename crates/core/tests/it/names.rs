@@ -1,7 +1,7 @@
 //! Names and ids that cannot be meant, used by an orchestration.
 
 use everturn_core::turn::TurnOutcome;
-use everturn_core::{AppErrorKind, ErrorDetails, OrchestrationContext};
+use everturn_core::{AppErrorKind, ErrorDetails, OrchestrationContext, check_instance_id};
 
 use crate::harness::{Harness, outcome_of, sent, summarize};
 
@@ -80,4 +80,16 @@ fn the_longest_names_are_accepted() {
     let turn = harness.turn([]);
     assert_eq!(turn.outcome, TurnOutcome::Continue);
     assert_eq!(summarize(&turn.history_delta).len(), 6);
+}
+
+#[test]
+fn only_suffixes_that_the_engine_makes_come_on_top_of_the_limit() {
+    let longest = "i".repeat(1_024);
+    for accepted in ["::sub::2", "::sub::2::sub::1_3"] {
+        assert_eq!(check_instance_id(&format!("{longest}{accepted}")), Ok(()), "{accepted}");
+    }
+    for refused in ["::sub::", "::sub::x", "::sub::2x"] {
+        let error = check_instance_id(&format!("{longest}{refused}")).unwrap_err();
+        assert!(error.contains("1024"), "{refused}: {error}");
+    }
 }

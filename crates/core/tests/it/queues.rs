@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use everturn_core::turn::TurnOutcome;
+use everturn_core::{DurableFuture, OrchestrationContext, WorkItem};
 
 use crate::harness::{Harness, activity_completed, queue_message, signal, summarize, timer_fired};
 
@@ -214,25 +215,34 @@ fn dropping_reads_moves_all_their_messages_up() {
     assert_eq!(harness.turn_with(messages).outcome, completed("c ab d"));
 }
 
-/// How long the quickest of five turns takes that answers so many joined reads of one queue.
-fn time_to_join(reads: usize) -> Duration {
+/// How many calls the turns below join.
+const JOINED: usize = 960;
+
+/// How long the quickest of five turns takes that answers all joined calls.
+fn time_to_join<T: Send + 'static>(
+    call: fn(&OrchestrationContext) -> DurableFuture<T>,
+    answer: fn(u64) -> WorkItem,
+) -> Duration {
     let turn = || {
         let mut harness = Harness::new(move |ctx, _| async move {
-            let reads = (0..reads).map(|_| ctx.dequeue_event("q")).collect();
-            Ok(ctx.join(reads).await.len().to_string())
+            let calls = (0..JOINED).map(|_| call(&ctx)).collect();
+            Ok(ctx.join(calls).await.len().to_string())
         });
         harness.turn([]);
-        let messages: Vec<_> = (0..reads).map(|_| queue_message("q", "m")).collect();
+        let answers: Vec<_> = (2..).take(JOINED).map(answer).collect();
         let began = Instant::now();
-        assert_eq!(harness.turn_with(messages).outcome, completed(&reads.to_string()));
+        assert_eq!(harness.turn_with(answers).outcome, completed(&JOINED.to_string()));
         began.elapsed()
     };
     (0..5).map(|_| turn()).min().unwrap()
 }
 
 #[test]
-fn cost_of_joined_reads_grows_with_their_number() {
-    let (few, many) = (time_to_join(60), time_to_join(960));
-    // Every message polls all reads, so sixteen times as many take up to 256 times as long; with the cube, 4,096 times.
-    assert!(many < few * 800, "960 reads took {many:?}, more than 800 times as long as 60 reads: {few:?}");
+fn joined_reads_cost_no_more_than_a_few_times_what_joined_activities_cost() {
+    let reads = time_to_join(|ctx| ctx.dequeue_event("q"), |_| queue_message("q", "m"));
+    let activities = time_to_join(|ctx| ctx.schedule_activity("A", ""), |id| activity_completed(id, "m"));
+    assert!(
+        reads < activities * 8,
+        "{JOINED} reads took {reads:?}, more than 8 times as long as {JOINED} activities: {activities:?}"
+    );
 }

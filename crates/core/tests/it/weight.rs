@@ -124,3 +124,14 @@ fn key_value_store_status_and_input_weigh() {
     with_input.take_turn(vec![], &HarnessClock::of_turn(1));
     assert!(with_input.weight_bytes() >= light.weight_bytes() + 59_000);
 }
+
+#[test]
+fn names_weigh_also_while_no_payload_is_held() {
+    let short = execution(|ctx, _| async move { Ok(ctx.schedule_wait("w").await) });
+    let long = execution(|ctx, _| async move { Ok(ctx.schedule_wait("w".repeat(1_000)).await) });
+    let more = long.weight_bytes() as i64 - short.weight_bytes() as i64;
+    assert!(
+        (999..2_000).contains(&more),
+        "a name of 1,000 bytes instead of one makes a difference of {more}"
+    );
+}

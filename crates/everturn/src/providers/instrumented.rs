@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use everturn_provider::store::{Store, StoreLayer};
+use everturn_provider::store::{Feature, StepAnswer, StepCommit, Store, StoreLayer};
 use everturn_provider::{Provider, ProviderError, store_of};
 use tokio::time::Instant;
 
@@ -61,5 +61,13 @@ impl StoreLayer for InstrumentedProvider {
             metrics.record_provider_error(verb, error);
         }
         answer
+    }
+
+    fn supports(&self, feature: Feature) -> bool {
+        self.inner.supports(feature)
+    }
+
+    async fn commit_step(&self, step: &StepCommit) -> Result<StepAnswer, ProviderError> {
+        self.around("commit_step", self.inner.commit_step(step)).await
     }
 }

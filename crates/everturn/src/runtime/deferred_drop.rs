@@ -1,7 +1,8 @@
 //! Dropping executions in a background task.
 //!
 //! Dropping an execution runs the user's destructors: they may panic, need the async context, or block. So executions
-//! are never dropped where others wait, such as on a provider's thread, but in one background task of the runtime.
+//! are never dropped where others wait, such as on a provider's thread, but in one background task of the runtime. On
+//! tokio's multi-threaded runtime it moves the other tasks of its thread to another one first.
 //!
 //! A destructor that blocks holds up all others. Then dispatcher slots fetch no more turns once [`MAX_DEFERRED_DROPS`]
 //! executions wait: what is added after that comes from turns that were fetched before.
@@ -12,7 +13,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use everturn_core::limits::MAX_DEFERRED_DROPS;
 use everturn_core::turn::Execution;
+use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::{Notify, mpsc};
+use tokio::task::block_in_place;
 use tokio_util::sync::CancellationToken;
 
 /// Sends executions to the task that drops them; cheap to clone.
@@ -78,24 +81,36 @@ impl DeferredDrops {
 impl DeferredDropTask {
     /// Drops what arrives until `stop` is cancelled, then what is still queued.
     pub(crate) async fn run(mut self, stop: CancellationToken) {
-        loop {
+        let mut arrived = Vec::new();
+        let mut is_over = false;
+        while !is_over {
             tokio::select! {
                 biased;
-                execution = self.queue.recv() => match execution {
-                    Some(execution) => self.backlog.drop_one(execution),
-                    None => return,
-                },
-                () = stop.cancelled() => break,
+                count = self.queue.recv_many(&mut arrived, MAX_DEFERRED_DROPS) => is_over = count == 0,
+                () = stop.cancelled() => {
+                    is_over = true;
+                    self.queue.close();
+                    while let Ok(execution) = self.queue.try_recv() {
+                        arrived.push(execution);
+                    }
+                }
             }
-        }
-        self.queue.close();
-        while let Ok(execution) = self.queue.try_recv() {
-            self.backlog.drop_one(execution);
+            self.backlog.drop_all(arrived.drain(..));
         }
     }
 }
 
 impl DropBacklog {
+    /// Drops executions that were counted, from a task.
+    fn drop_all(&self, executions: impl Iterator<Item = Box<Execution>>) {
+        let drop_each = || executions.for_each(|execution| self.drop_one(execution));
+        match Handle::current().runtime_flavor() {
+            // A thread that blocks keeps tasks that it has just woken, or that wait for their next share of it.
+            RuntimeFlavor::MultiThread => block_in_place(drop_each),
+            _ => drop_each(),
+        }
+    }
+
     /// Drops an execution that was counted.
     fn drop_one(&self, execution: Box<Execution>) {
         if catch_unwind(AssertUnwindSafe(|| drop(execution))).is_err() {

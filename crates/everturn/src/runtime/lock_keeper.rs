@@ -205,6 +205,11 @@ impl LockKeeper {
         LockGuard { id, keeper: self.clone(), lost, given_up }
     }
 
+    /// Has the task look for locks that are due, without waiting for its timer.
+    pub(crate) fn look_now(&self) {
+        self.0.due_earlier.notify_one();
+    }
+
     /// Renews the locks that are due, until this future is dropped.
     pub(crate) async fn run(self, store: Arc<dyn Store>) {
         let mut calls = RenewalCalls::default();

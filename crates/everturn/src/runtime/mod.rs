@@ -25,6 +25,7 @@ mod session_budget;
 mod session_leases;
 mod shared_by_store;
 mod shutdown;
+mod steps;
 mod sweeper;
 mod system_activities;
 mod uncounted_attempts;

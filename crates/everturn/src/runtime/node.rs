@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use everturn_core::SemverRange;
-use everturn_provider::store::{Feature, HandlerView, Stamp, Store};
+use everturn_core::{SemverRange, WorkItem};
+use everturn_provider::store::{Feature, FetchedWork, HandlerView, LockKind, Stamp, Store};
 use everturn_provider::{Clock, DispatcherCapabilityFilter};
+use tokio::sync::Semaphore;
 
 use super::deferred_drop::DeferredDrops;
 use super::lock_keeper::LockKeeper;
@@ -13,6 +14,7 @@ use super::options::RuntimeOptions;
 use super::registered_handlers::RegisteredHandlers;
 use super::registry::{ActivityRegistry, OrchestrationRegistry};
 use super::session_budget::SessionBudget;
+use super::steps::{Steps, TakenWork};
 use super::uncounted_attempts::UncountedAttempts;
 use super::unfinished_work::UnfinishedWork;
 use super::warm_cache::WarmCache;
@@ -35,6 +37,9 @@ pub(crate) struct Node {
     pub(crate) unfinished: UnfinishedWork,
     pub(crate) uncounted: UncountedAttempts,
     pub(crate) warm: WarmCache,
+    pub(crate) steps: Steps,
+    /// How many turns may run the user's code at the same time.
+    pub(crate) turn_slots: Semaphore,
     pub(crate) deferred_drops: DeferredDrops,
     pub(crate) running: RunningActivities,
     pub(crate) sessions: SessionBudget,
@@ -70,6 +75,8 @@ impl Node {
             supported_range,
             locks: LockKeeper::default(),
             unfinished: UnfinishedWork::default(),
+            steps: Steps::default(),
+            turn_slots: Semaphore::new(options.orchestration_concurrency.min(Semaphore::MAX_PERMITS)),
             warm: WarmCache::new(options.warm_instances_max, options.warm_bytes_max),
             deferred_drops,
             sessions: SessionBudget::new(options.max_sessions_per_runtime),
@@ -81,6 +88,21 @@ impl Node {
 
     pub(crate) fn clock(&self) -> &dyn Clock {
         self.options.clock.as_ref()
+    }
+
+    /// Whether this runtime has the handler of an activity.
+    pub(crate) fn has_activity(&self, item: &WorkItem) -> bool {
+        match item {
+            WorkItem::ActivityExecute { name, .. } => self.activities.resolves(name, None),
+            _ => false,
+        }
+    }
+
+    /// Work that a worker goes on with.
+    pub(crate) fn taken(&self, work: FetchedWork) -> TakenWork {
+        let lock_timeout = self.options.worker_lock_timeout;
+        let under_way = self.unfinished.begin(LockKind::WorkItem, &work.lock_token, lock_timeout);
+        TakenWork { work, under_way }
     }
 
     /// A new random stamp.

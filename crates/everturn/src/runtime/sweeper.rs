@@ -54,3 +54,43 @@ fn report(swept: &Swept, metrics: Option<&MetricsProvider>) {
         metrics.record_messages_dead_lettered(swept.dead_letters.len() as u64);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use everturn_provider::store::{DeadLetter, StoreLayer};
+    use everturn_provider::{MemoryProvider, ProviderError, store_of};
+
+    use super::*;
+
+    /// Answers each sweep with so many dead letters, the last number first.
+    struct ScriptedSweeps {
+        inner: Arc<dyn Store>,
+        dead_letters: Mutex<Vec<usize>>,
+    }
+
+    impl StoreLayer for ScriptedSweeps {
+        fn inner(&self) -> &dyn Store {
+            &*self.inner
+        }
+
+        fn supports(&self, feature: Feature) -> bool {
+            self.inner.supports(feature)
+        }
+
+        async fn sweep(&self, _sweep: &Sweep) -> Result<Swept, ProviderError> {
+            let next = self.dead_letters.lock().unwrap().pop();
+            let count = next.ok_or_else(|| ProviderError::permanent("sweep", "one sweep too many"))?;
+            Ok(Swept::new(0).with_dead_letters(vec![DeadLetter::new("ghost", "ExternalRaised"); count]))
+        }
+    }
+
+    #[tokio::test]
+    async fn the_store_is_swept_again_as_long_as_it_takes_as_many_messages_as_it_can() {
+        let dead_letters = Mutex::new(vec![1, MAX_DEAD_LETTERS_PER_SWEEP - 1, MAX_DEAD_LETTERS_PER_SWEEP]);
+        let store = ScriptedSweeps { inner: store_of(Arc::new(MemoryProvider::new())), dead_letters };
+        sweep_all(&store, &Sweep::new(Duration::ZERO), None).await;
+        assert_eq!(*store.dead_letters.lock().unwrap(), [1], "two sweeps: a full one, and the one after it");
+    }
+}

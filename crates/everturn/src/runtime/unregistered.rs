@@ -59,4 +59,30 @@ mod tests {
         assert!(text(20).ends_with(", n18, n19"), "{}", text(20));
         assert!(text(22).ends_with(", n18, n19 and 2 more"), "{}", text(22));
     }
+
+    #[test]
+    fn each_day_follows_the_one_before_through_a_whole_cycle_of_the_calendar() {
+        let is_leap =
+            |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
+        let (mut year, mut month, mut day) = (1970, 1, 1);
+        for days in 0..160_000_u64 {
+            assert_eq!(
+                utc(days * 86_400_000),
+                format!("{year:04}-{month:02}-{day:02}T00:00:00Z"),
+                "day {days}"
+            );
+            let days_of_month = match month {
+                2 if is_leap(year) => 29,
+                2 => 28,
+                4 | 6 | 9 | 11 => 30,
+                _ => 31,
+            };
+            (year, month, day) = match (month, day) {
+                (12, 31) => (year + 1, 1, 1),
+                (month, day) if day == days_of_month => (year, month + 1, 1),
+                (month, day) => (year, month, day + 1),
+            };
+        }
+        assert!(year > 2400, "the walk ends in {year}");
+    }
 }

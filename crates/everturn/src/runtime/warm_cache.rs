@@ -5,13 +5,19 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use everturn_core::KvEntry;
 use everturn_core::turn::Execution;
 use everturn_provider::store::{LentInstance, Stamp, WarmView};
+use tokio::time::Instant;
 
 use super::deferred_drop::DeferredDrops;
 use super::dispatcher::execution_start::ExecutionStart;
+
+/// How long a step under way keeps fetches from taking its instance. If the store does not answer for longer, the instance is
+/// replayed: then the store declines the step.
+const STEP_HIDES_MAX: Duration = Duration::from_secs(10);
 
 /// One execution in memory, with what a turn needs to know of it without its history.
 pub(crate) struct WarmEntry {
@@ -58,6 +64,11 @@ impl WarmEntry {
         self.execution.as_deref_mut()
     }
 
+    /// Whether its execution waits for this activity.
+    pub(crate) fn awaits_activity(&self, activity_id: u64) -> bool {
+        self.execution().is_some_and(|execution| execution.awaits_activity(activity_id))
+    }
+
     fn weight_bytes(&self) -> usize {
         let kv: usize =
             self.kv_at_start.iter().flatten().map(|(key, entry)| key.len() + entry.value.len()).sum();
@@ -90,7 +101,18 @@ struct WarmEntries {
     by_age: BTreeMap<u64, String>,
     next_age: u64,
     bytes: usize,
+    /// Instances with a fused step under way. Their entries are not here.
+    stepping: HashMap<String, SteppingInstance>,
+    next_step: u64,
     closed: bool,
+}
+
+/// What is known of an instance while a fused step of it is under way.
+struct SteppingInstance {
+    step: u64,
+    execution_id: u64,
+    start: Arc<ExecutionStart>,
+    since: Instant,
 }
 
 struct CachedEntry {
@@ -132,8 +154,31 @@ impl WarmCache {
         drop(dropped);
     }
 
+    /// Takes the instance out for a fused step, if one of these activities is awaited by the cached execution. Until the mark
+    /// is dropped, no fetch takes the instance.
+    pub(crate) fn take_for_step(
+        &self,
+        instance: &str,
+        execution_id: u64,
+        mut activity_ids: impl Iterator<Item = u64>,
+    ) -> Option<(WarmEntry, SteppingMark)> {
+        let mut entries = self.entries();
+        let entry = &entries.by_instance.get(instance)?.entry;
+        if entry.execution_id != execution_id || !activity_ids.any(|id| entry.awaits_activity(id)) {
+            return None;
+        }
+        let (instance, entry) = entries.remove(instance)?;
+        let step = entries.next_step;
+        entries.next_step += 1;
+        let since = Instant::now();
+        let stepping = SteppingInstance { step, execution_id, start: Arc::clone(&entry.start), since };
+        entries.stepping.insert(instance.clone(), stepping);
+        drop(entries);
+        Some((entry, SteppingMark { instance, step, cache: self.clone() }))
+    }
+
     /// How a cached execution began, if it waits for this activity. One that does not may belong to a deleted instance
-    /// with the same id.
+    /// with the same id; while a step is under way that cannot be told.
     pub(crate) fn start_of(
         &self,
         instance: &str,
@@ -141,9 +186,11 @@ impl WarmCache {
         activity_id: u64,
     ) -> Option<Arc<ExecutionStart>> {
         let entries = self.entries();
+        if let Some(stepping) = entries.stepping.get(instance) {
+            return (stepping.execution_id == execution_id).then(|| Arc::clone(&stepping.start));
+        }
         let entry = &entries.by_instance.get(instance)?.entry;
-        let waits = entry.execution_id == execution_id
-            && entry.execution().is_some_and(|execution| execution.awaits_activity(activity_id));
+        let waits = entry.execution_id == execution_id && entry.awaits_activity(activity_id);
         waits.then(|| Arc::clone(&entry.start))
     }
 
@@ -199,6 +246,34 @@ impl WarmView for WarmCache {
         }
         Some(LentInstance::new(LentEntry { instance, entry: Some(entry), cache: self.clone() }))
     }
+
+    fn holds(&self, instance: &str, execution_id: u64, stamp: Stamp) -> bool {
+        let entries = self.entries();
+        let held = entries.by_instance.get(instance).map(|cached| &cached.entry);
+        held.is_some_and(|entry| entry.execution_id == execution_id && entry.stamp == stamp)
+    }
+
+    fn is_stepping(&self, instance: &str) -> bool {
+        let entries = self.entries();
+        entries.stepping.get(instance).is_some_and(|stepping| stepping.since.elapsed() < STEP_HIDES_MAX)
+    }
+}
+
+/// A fused step of the instance is under way until this is dropped.
+pub(crate) struct SteppingMark {
+    instance: String,
+    step: u64,
+    cache: WarmCache,
+}
+
+impl Drop for SteppingMark {
+    fn drop(&mut self) {
+        let mut entries = self.cache.entries();
+        // A later step of the instance may have begun since its entry was inserted.
+        if entries.stepping.get(&self.instance).is_some_and(|stepping| stepping.step == self.step) {
+            entries.stepping.remove(&self.instance);
+        }
+    }
 }
 
 /// A borrowed entry. If it is dropped before it is taken, it returns to the cache unchanged.
@@ -226,27 +301,52 @@ impl Drop for LentEntry {
 /// An entry whose turn is being committed: cached once the commit is durable, dropped otherwise.
 pub(crate) struct CheckInSlot {
     instance: String,
-    entry: Mutex<Option<WarmEntry>>,
+    held: Mutex<HeldForCommit>,
     cache: WarmCache,
 }
 
+/// What waits for the end of a commit.
+#[derive(Default)]
+struct HeldForCommit {
+    /// The execution, if it is worth keeping.
+    entry: Option<WarmEntry>,
+    /// The mark of a fused step. It ends with the commit: the next fetch may come before the caller of the commit wakes up.
+    mark: Option<SteppingMark>,
+}
+
 impl CheckInSlot {
+    /// A slot for an execution that is worth keeping.
     pub(crate) fn new(instance: String, entry: WarmEntry, cache: WarmCache) -> Self {
-        Self { instance, entry: Mutex::new(Some(entry)), cache }
+        let held = Mutex::new(HeldForCommit { entry: Some(entry), mark: None });
+        Self { instance, held, cache }
+    }
+
+    /// A slot for a fused step.
+    pub(crate) fn of_step(
+        instance: String,
+        entry: Option<WarmEntry>,
+        mark: SteppingMark,
+        cache: WarmCache,
+    ) -> Self {
+        Self { instance, held: Mutex::new(HeldForCommit { entry, mark: Some(mark) }), cache }
     }
 
     /// Moves the entry into the cache. A second call does nothing.
     pub(crate) fn check_in(&self) {
-        let entry = self.entry.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let HeldForCommit { entry, mark } = self.take();
         if let Some(entry) = entry {
             self.cache.insert(self.instance.clone(), entry);
         }
+        drop(mark);
     }
 
     /// Drops the entry: its turn was not committed, or the provider does not check in.
     pub(crate) fn void(&self) {
-        let entry = self.entry.lock().unwrap_or_else(PoisonError::into_inner).take();
-        drop(entry);
+        drop(self.take());
+    }
+
+    fn take(&self) -> HeldForCommit {
+        std::mem::take(&mut self.held.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 

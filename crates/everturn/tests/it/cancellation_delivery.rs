@@ -13,7 +13,8 @@ use everturn::{ActivityContext, Either2, OrchestrationContext, RuntimeOptions};
 use everturn_conformance::PlainProvider;
 use tokio::sync::Semaphore;
 
-use crate::node_under_test::{NodeUnderTest, memory, quick, until};
+use crate::log_lines::LogLines;
+use crate::node_under_test::{NodeUnderTest, echo, memory, quick, until};
 use crate::tampering_store::TamperingStore;
 
 #[derive(Clone)]
@@ -293,4 +294,63 @@ async fn an_activity_is_cancelled_by_the_commit_not_by_its_answer() {
     assert_eq!(node.runtime.metrics_snapshot().unwrap().orch_completions, 0, "the turn was not answered");
     answers.add_permits(1);
     node.runtime.shutdown(None).await;
+}
+
+#[tokio::test]
+async fn an_activity_that_a_fused_step_no_longer_wants_is_cancelled_and_its_lock_is_not_abandoned() {
+    let (lines, _guard) = LogLines::capture();
+    let (begun, cancelled) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
+    let (begins, is_cancelled, waits_for) = (Arc::clone(&begun), Arc::clone(&cancelled), Arc::clone(&begun));
+    let activities = ActivityRegistry::builder()
+        .register("Loses", move |ctx: ActivityContext, input: String| {
+            let (begins, is_cancelled) = (Arc::clone(&begins), Arc::clone(&is_cancelled));
+            async move {
+                begins.add_permits(1);
+                ctx.cancelled().await;
+                is_cancelled.add_permits(1);
+                Ok(input)
+            }
+        })
+        .register("Wins", move |_ctx: ActivityContext, input: String| {
+            let begun = Arc::clone(&waits_for);
+            async move {
+                begun.acquire().await.unwrap().forget();
+                Ok(input)
+            }
+        })
+        .build();
+    let orchestrations = OrchestrationRegistry::builder()
+        .register("Race", |ctx: OrchestrationContext, _: String| async move {
+            let (wins, loses) = (ctx.schedule_activity("Wins", "won"), ctx.schedule_activity("Loses", ""));
+            match ctx.select2(wins, loses).await {
+                Either2::First(outcome) | Either2::Second(outcome) => outcome,
+            }
+        })
+        .build();
+    // In memory, so that the outcome and its turn are one step.
+    let options = RuntimeOptions { warm_instances_max: 100, ..quick() };
+    let node = NodeUnderTest::start(memory(), activities, orchestrations, options).await;
+    node.client.start_orchestration("i", "Race", "").await.unwrap();
+    assert_eq!(node.output_of("i").await, "won");
+    until("the other activity is cancelled", async || cancelled.available_permits() == 1).await;
+    node.runtime.shutdown(None).await;
+    let abandoned = lines.containing("abandoning the lock of an activity failed");
+    assert!(abandoned.is_empty(), "the step has removed the activity: {abandoned:?}");
+}
+
+#[tokio::test]
+async fn a_lock_that_the_store_calls_lost_is_not_abandoned() {
+    let store = TamperingStore::new(memory(), |operation| {
+        (operation == "settle_work/end").then(|| ProviderError::lock_lost("settle_work", "another has it"))
+    });
+    let orchestrations = OrchestrationRegistry::builder()
+        .register("Calls", |ctx: OrchestrationContext, input: String| async move {
+            ctx.schedule_activity("Echo", input).await
+        })
+        .build();
+    let node = NodeUnderTest::start(store.clone(), echo(), orchestrations, quick()).await;
+    node.client.start_orchestration("i", "Calls", "").await.unwrap();
+    until("the outcome is refused", async || store.count("settle_work/end") > 0).await;
+    node.runtime.shutdown(None).await;
+    assert_eq!(store.count("settle_work/abandon"), 0, "it is not this worker's any more");
 }

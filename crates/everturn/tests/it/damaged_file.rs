@@ -54,7 +54,7 @@ impl DamagedFile {
         }
         store.close().await;
         let conn = Connection::open(&path).unwrap();
-        let key = "(SELECT instance_key FROM instances WHERE instance_id = 'damaged')";
+        let key = "(SELECT instance_key FROM everturn_instances WHERE instance_id = 'damaged')";
         assert!(conn.execute(&sql.replace("{key}", key), []).unwrap() > 0, "{sql}");
         Self { _folder: folder, url, path }
     }
@@ -129,29 +129,29 @@ macro_rules! damage_cases {
 
 damage_cases! {
     an_event_cut_short_stops_only_its_instance:
-        "UPDATE history SET event_data = substr(event_data, 1, 20) WHERE instance_key = {key} \
-         AND execution_id = 2 AND event_id = 2" => "event 2 of execution 2";
+        "UPDATE everturn_history SET events = substr(events, 1, 20) WHERE instance_key = {key} \
+         AND execution_id = 2 AND first_event_id = 1" => "of execution 2 are damaged";
     an_event_that_is_not_text_stops_only_its_instance:
-        "UPDATE history SET event_data = CAST(x'7bfffe' AS TEXT) WHERE instance_key = {key} \
-         AND execution_id = 2 AND event_id = 1" => "event 1 of execution 2";
+        "UPDATE everturn_history SET events = CAST(x'5b7bfffe' AS TEXT) WHERE instance_key = {key} \
+         AND execution_id = 2 AND first_event_id = 1" => "of execution 2 are damaged";
     an_event_of_an_unknown_kind_stops_only_its_instance:
-        "UPDATE history SET event_data = replace(event_data, 'ActivityScheduled', 'Nonsense') \
-         WHERE instance_key = {key} AND execution_id = 2 AND event_id = 2" => "event 2 of execution 2";
+        "UPDATE everturn_history SET events = replace(events, 'ActivityScheduled', 'Nonsense') \
+         WHERE instance_key = {key} AND execution_id = 2 AND first_event_id = 1" => "of execution 2 are damaged";
     a_lost_event_stops_only_its_instance:
-        "DELETE FROM history WHERE instance_key = {key} AND execution_id = 2 AND event_id = 2" => "missing";
+        "DELETE FROM everturn_history WHERE instance_key = {key} AND execution_id = 2 AND first_event_id = 1" => "missing";
     a_message_that_cannot_be_read_stops_only_its_instance:
-        "UPDATE orchestrator_queue SET work_item = '{' WHERE instance_key = {key}" => "orchestrator queue row";
+        "UPDATE everturn_orchestrator_queue SET work_item = '{' WHERE instance_key = {key}" => "orchestrator queue row";
     a_damaged_key_stops_only_its_instance:
-        "UPDATE kv_base SET value = CAST(x'ff' AS TEXT) WHERE instance_key = {key}" => "key-value store";
+        "UPDATE everturn_kv_base SET value = CAST(x'ff' AS TEXT) WHERE instance_key = {key}" => "key-value store";
     a_damaged_pin_stops_only_its_instance:
-        "UPDATE executions SET pinned_engine_version = 'x' WHERE instance_key = {key} AND execution_id = 2"
+        "UPDATE everturn_executions SET pinned_engine_version = 'x' WHERE instance_key = {key} AND execution_id = 2"
             => "pinned version";
     a_current_execution_that_is_missing_stops_only_its_instance:
-        "UPDATE instances SET current_execution_id = 77 WHERE instance_id = 'damaged'" => "missing";
+        "UPDATE everturn_instances SET current_execution_id = 77 WHERE instance_id = 'damaged'" => "missing";
     an_activity_that_cannot_be_read_fails_only_its_instance:
-        "UPDATE worker_queue SET work_item = '{' WHERE instance_id = 'damaged'" => "worker queue row";
+        "UPDATE everturn_worker_queue SET work_item = '{' WHERE instance_id = 'damaged'" => "worker queue row";
     an_activity_of_an_unknown_kind_fails_only_its_instance:
-        "UPDATE worker_queue SET work_item = replace(work_item, 'ActivityExecute', 'Nonsense') \
+        "UPDATE everturn_worker_queue SET work_item = replace(work_item, 'ActivityExecute', 'Nonsense') \
          WHERE instance_id = 'damaged'" => "worker queue row";
 }
 
@@ -159,13 +159,16 @@ damage_cases! {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn damaged_figures_do_not_stop_an_instance() {
     let file = DamagedFile::new(
-        "UPDATE executions SET event_bytes = 9223372036854775807, carried_count = 9223372036854775807, \
+        "UPDATE everturn_executions SET event_bytes = 9223372036854775807, carried_count = 9223372036854775807, \
          start_event_id = 12345 WHERE instance_key = {key} AND execution_id = 2",
     )
     .await;
     let conn = Connection::open(&file.path).unwrap();
-    conn.execute("UPDATE instances SET turn_stamp = 3, updated_at_ms = -1 WHERE instance_id = 'damaged'", [])
-        .unwrap();
+    conn.execute(
+        "UPDATE everturn_instances SET turn_stamp = 3, updated_at_ms = -1, event_bytes = 9223372036854775807 WHERE instance_id = 'damaged'",
+        [],
+    )
+    .unwrap();
     drop(conn);
     let node = file.opened().await;
     for instance in ["damaged", UNDAMAGED[0], UNDAMAGED[1]] {

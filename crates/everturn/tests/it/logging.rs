@@ -176,6 +176,16 @@ async fn start_and_end_of_an_execution_are_logged() {
 }
 
 #[tokio::test]
+async fn the_end_of_an_execution_says_how_many_events_it_has_also_if_a_step_ended_it() {
+    for warm_instances_max in [0, 1_000] {
+        let options = RuntimeOptions { warm_instances_max, ..quick() };
+        let lines = lines_of("Traces", "", options).await;
+        // Its start, two activities with their outcomes, its end.
+        has(&lines.only("Orchestration completed"), &[("history_events", "6")]);
+    }
+}
+
+#[tokio::test]
 async fn a_failure_of_the_users_code_is_a_warning() {
     let lines = lines_of("Fails", "bad luck", quick()).await;
     let line = lines.only("Orchestration failed (application error)");

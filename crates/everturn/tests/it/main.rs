@@ -6,6 +6,8 @@
 // The authoring API: what orchestrations and activities are written with.
 mod activity_context;
 mod determinism;
+#[cfg(feature = "sqlite")]
+mod fused_steps;
 mod futures_crate;
 mod handlers;
 mod identity_and_replay;
@@ -36,6 +38,7 @@ mod poison;
 mod races;
 mod sub_orchestrations;
 mod turn_outcomes;
+mod turns_fetched_together;
 mod unregistered_handlers;
 mod warm_instances;
 

@@ -36,8 +36,12 @@ impl BusyTurn {
 
     fn wait(&self) {
         self.began.add_permits(1);
-        // The lock has its whole time to be renewed meanwhile; an error means that the test has ended.
-        self.end.lock().unwrap_or_else(PoisonError::into_inner).recv_timeout(PATIENCE).unwrap_or_default();
+        // In place: a task that this thread has woken, but not yet run, must not wait for the end of the turn.
+        tokio::task::block_in_place(|| {
+            let end = self.end.lock().unwrap_or_else(PoisonError::into_inner);
+            // The lock has its whole time to be renewed meanwhile; an error means that the test has ended.
+            end.recv_timeout(PATIENCE).unwrap_or_default();
+        });
     }
 }
 

@@ -135,7 +135,9 @@ async fn zero_attempts_mean_poison_at_the_first_fetch() {
     let options = RuntimeOptions { max_attempts: 0, ..quick() };
     let node = NodeUnderTest::start(memory(), ActivityRegistry::default(), orchestrations(), options).await;
     node.client.start_orchestration("i", "Waits", "").await.unwrap();
-    assert!(matches!(node.failure_of("i").await, ErrorDetails::Poison { attempt_count: 1, .. }));
+    let details = node.failure_of("i").await;
+    let ErrorDetails::Poison { attempt_count: 1, message, .. } = &details else { panic!("{details:?}") };
+    assert!(message.starts_with("[{\"StartOrchestration\""), "no handler is missing: {message}");
     // Later messages are acknowledged and dropped.
     node.client.raise_event("i", "go", "too late").await.unwrap();
     node.client.start_orchestration("j", "Waits", "").await.unwrap();

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use everturn::providers::{Provider, ProviderError, WorkItem};
+use everturn::providers::store::{Feature, Store, StoreLayer};
+use everturn::providers::{Provider, ProviderError, WorkItem, store_of};
 use everturn::runtime::registry::{ActivityRegistry, OrchestrationRegistry};
 use everturn::{ActivityContext, OrchestrationContext, RuntimeOptions};
 use everturn_proof::many;
@@ -187,26 +188,36 @@ async fn a_session_place_that_becomes_free_is_taken_at_once(store: TestStore) {
         })
         .build();
     let orchestrations = OrchestrationRegistry::builder()
-        .register("Sessions", |ctx: OrchestrationContext, _: String| async move {
-            ctx.schedule_activity_on_session("Work", "10", "t").await?;
-            let long = ctx.schedule_activity_on_session("Work", "2345", "s");
+        .register("Sessions", |ctx: OrchestrationContext, name: String| async move {
+            let (one, other) = (format!("{name} s"), format!("{name} t"));
+            ctx.schedule_activity_on_session("Work", "10", &other).await?;
+            let long = ctx.schedule_activity_on_session("Work", "2345", &one);
             ctx.schedule_timer(Duration::from_millis(100)).await;
-            let next = ctx.schedule_activity_on_session("Work", "10", "t");
+            let next = ctx.schedule_activity_on_session("Work", "10", &other);
             ctx.join2(long, next).await.1
         })
         .build();
-    let options = RuntimeOptions { max_sessions_per_runtime: 1, worker_concurrency: 2, ..quick() };
-    let node = NodeUnderTest::start(store.provider(), activities, orchestrations, options).await;
-    let began = Instant::now();
-    node.client.start_orchestration("i", "Sessions", "").await.unwrap();
-    node.output_of("i").await;
-    let (took, at_least) = (began.elapsed(), Duration::from_millis(10 + 2_345 + 10));
-    assert!(took >= at_least, "there is a place for one session at a time, but all ended after {took:?}");
-    assert!(
-        took < at_least + Duration::from_millis(50),
-        "a place was free, but the next activity waited; all ended after {took:?}"
-    );
-    node.runtime.shutdown(None).await;
+    // With instances in memory the outcomes are stored in fused steps, without them in the ordinary way.
+    for (instance, warm_instances_max) in [("warm", 100), ("cold", 0)] {
+        let options = RuntimeOptions {
+            max_sessions_per_runtime: 1,
+            worker_concurrency: 2,
+            warm_instances_max,
+            ..quick()
+        };
+        let (activities, orchestrations) = (activities.clone(), orchestrations.clone());
+        let node = NodeUnderTest::start(store.provider(), activities, orchestrations, options).await;
+        let began = Instant::now();
+        node.client.start_orchestration(instance, "Sessions", instance).await.unwrap();
+        node.output_of(instance).await;
+        let (took, at_least) = (began.elapsed(), Duration::from_millis(10 + 2_345 + 10));
+        assert!(took >= at_least, "there is a place for one session at a time, but all ended after {took:?}");
+        assert!(
+            took < at_least + Duration::from_millis(50),
+            "a place was free, but the next activity waited; all ended after {took:?}"
+        );
+        node.runtime.shutdown(None).await;
+    }
 }
 
 #[tokio::test]
@@ -303,4 +314,44 @@ async fn all_owners_of_a_runtime_are_renewed_in_one_call() {
         let distinct: BTreeSet<&String> = calls.iter().flatten().collect();
         assert_eq!((calls.len(), distinct.len()), (1, owners), "{calls:?}");
     }
+}
+
+/// A store that does not ask how many sessions the runtime can serve.
+struct AsksForNoPlaces(Arc<dyn Store>);
+
+impl StoreLayer for AsksForNoPlaces {
+    fn inner(&self) -> &dyn Store {
+        &*self.0
+    }
+
+    fn supports(&self, feature: Feature) -> bool {
+        !matches!(feature, Feature::SessionPlaces | Feature::FusedSteps) && self.0.supports(feature)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_asks_for_no_places_is_asked_for_no_session_beyond_the_limit() {
+    let kept = TestStore::memory_in_paused_time();
+    let store = Arc::new(AsksForNoPlaces(store_of(kept.provider())));
+    let activities = ActivityRegistry::builder()
+        .register("Work", |_ctx: ActivityContext, lasts_ms: String| async move {
+            tokio::time::sleep(Duration::from_millis(lasts_ms.parse().unwrap())).await;
+            Ok(lasts_ms)
+        })
+        .build();
+    let orchestrations = OrchestrationRegistry::builder()
+        .register("Sessions", |ctx: OrchestrationContext, _: String| async move {
+            let long = ctx.schedule_activity_on_session("Work", "2345", "s");
+            ctx.schedule_timer(Duration::from_millis(100)).await;
+            let next = ctx.schedule_activity_on_session("Work", "10", "t");
+            ctx.join2(long, next).await.1
+        })
+        .build();
+    let options = RuntimeOptions { max_sessions_per_runtime: 1, worker_concurrency: 2, ..quick() };
+    let node = NodeUnderTest::start(store, activities, orchestrations, options).await;
+    node.client.start_orchestration("i", "Sessions", "").await.unwrap();
+    assert_eq!(node.output_of("i").await, "10");
+    let fetched = node.runtime.metrics_snapshot().unwrap().worker_dispatcher_items_fetched;
+    assert_eq!(fetched, 2, "the second session is fetched when there is a place for it, and not before");
+    node.runtime.shutdown(None).await;
 }

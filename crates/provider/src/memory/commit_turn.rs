@@ -20,12 +20,25 @@ impl Tables {
         commit: TurnCommit,
     ) -> Result<(), ProviderError> {
         let instance = self.instance_locked_by(OPERATION, &commit.lock_token, now)?;
-        let now_ms = now.wall_ms;
-        self.check_turn(&instance, &commit)?;
-
+        if let Some(base) = commit.base
+            && self.stamps.get(&instance) != Some(&base)
+        {
+            return Err(ProviderError::history_moved(
+                OPERATION,
+                format!("{instance}, execution {}: history moved", commit.execution_id),
+            ));
+        }
+        self.check_turn(OPERATION, &instance, &commit)?;
         self.orchestrator_queue
             .retain(|_, message| message.tagged_by.as_deref() != Some(commit.lock_token.as_str()));
         self.instance_locks.remove(&instance);
+        self.write_turn(now, stamp, instance, commit);
+        Ok(())
+    }
+
+    /// Writes a turn that was checked.
+    pub(super) fn write_turn(&mut self, now: Moment, stamp: Stamp, instance: String, commit: TurnCommit) {
+        let now_ms = now.wall_ms;
         self.write_instance(now_ms, &instance, commit.execution_id, &commit.update);
         self.write_custom_status(&instance, &commit.history_delta);
         self.write_kv(&instance, &commit.update, &commit.history_delta);
@@ -49,26 +62,22 @@ impl Tables {
         // Messages that came under the lock can be fetched now.
         self.changes.orchestrator_queue = true;
         self.changes.instances.insert(instance);
-        Ok(())
     }
 
-    /// Everything that can be wrong with a turn besides its lock.
-    fn check_turn(&self, instance: &str, commit: &TurnCommit) -> Result<(), ProviderError> {
-        if let Some(base) = commit.base
-            && self.stamps.get(instance) != Some(&base)
-        {
-            return Err(ProviderError::history_moved(
-                OPERATION,
-                format!("{instance}, execution {}: history moved", commit.execution_id),
-            ));
-        }
+    /// Everything that can be wrong with a turn besides its lock and its base.
+    pub(super) fn check_turn(
+        &self,
+        operation: &str,
+        instance: &str,
+        commit: &TurnCommit,
+    ) -> Result<(), ProviderError> {
         let existing = self.execution(instance, commit.execution_id);
-        check_new_events(OPERATION, instance, commit.execution_id, existing, &commit.history_delta)?;
+        check_new_events(operation, instance, commit.execution_id, existing, &commit.history_delta)?;
         for NewWork { item } in &commit.worker_items {
-            check_worker_item(OPERATION, item)?;
+            check_worker_item(operation, item)?;
         }
         for NewMessage { item, .. } in &commit.orchestrator_items {
-            check_orchestrator_item(OPERATION, item)?;
+            check_orchestrator_item(operation, item)?;
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ use everturn_core::{EventKind, INITIAL_EXECUTION_ID, WorkItem};
 
 use super::kv::KvStore;
 use super::parked::LOOK_AT_LEAST_EVERY;
-use super::tables::{Lock, Message, Moment, Stored, TableExecution, Tables, VISIBLE};
+use super::tables::{Lock, Message, Moment, Stored, TableExecution, Tables};
 use super::unknown_instance::orphans_of;
 use crate::store::{FetchedTurn, HandlerView, MessageNotes, TurnFetch};
 use crate::types::{DispatcherCapabilityFilter, OrchestrationItem};
@@ -58,12 +58,7 @@ impl Tables {
         if filter.is_some_and(|filter| filter.supported_engine_versions.is_empty()) {
             return Vec::new();
         }
-        // A message that has become visible stays visible, even if the clock is set back.
-        for message in self.orchestrator_queue.values_mut().filter(|message| message.is_visible(now)) {
-            message.visible_at_ms = VISIBLE;
-        }
-        // So it is with a delay that is over.
-        self.instance_delays.retain(|_, delay| !delay.is_over(now));
+        self.show_due_messages(now);
         self.delete_orphans(now);
         let picked = self.pick_instances(now, fetch);
         // Parked fetches do not know of a lock that ends before they look again.
@@ -134,11 +129,30 @@ impl Tables {
         let deliverable = instances
             .filter(|instance| !self.is_delayed(instance, now, fetch.handlers.as_deref()))
             .filter(|instance| self.is_compatible(instance, fetch.filter.as_ref()))
+            .filter(|instance| !fetch.warm.as_ref().is_some_and(|warm| warm.is_stepping(instance)))
             .filter_map(|instance| match self.deliverability(instance, now) {
                 Deliverability::Deliverable(identity) => Some((instance.to_owned(), identity)),
                 Deliverability::Orphans(_) | Deliverability::TooEarly => None,
             });
-        deliverable.take(fetch.turns_max).collect()
+        let mut picked: Vec<(String, Identity)> = Vec::new();
+        for (instance, identity) in deliverable.take(fetch.turns_max) {
+            // Its turn may be what ended the process that fetched it: others must not share that fate.
+            let was_fetched = self.was_fetched(&instance, now);
+            if was_fetched && !picked.is_empty() {
+                break;
+            }
+            picked.push((instance, identity));
+            if was_fetched {
+                break;
+            }
+        }
+        picked
+    }
+
+    /// Whether a visible message of the instance was fetched before.
+    fn was_fetched(&self, instance: &str, now: Moment) -> bool {
+        let mut visible = self.orchestrator_queue.values().filter(|message| message.is_visible(now));
+        visible.any(|message| message.instance == instance && message.attempt_count > 0)
     }
 
     /// Whether a fetch with these handlers must wait for the instance.

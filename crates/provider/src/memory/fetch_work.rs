@@ -25,12 +25,7 @@ impl Tables {
         fetch: &WorkFetch,
         fresh_token: impl Fn() -> String,
     ) -> Vec<FetchedWork> {
-        // A delay that is over does not begin again, even if the clock is set back.
-        let is_over =
-            |activity: &&mut Activity| activity.delay.as_ref().is_some_and(|delay| delay.is_over(now));
-        for activity in self.worker_queue.values_mut().filter(is_over) {
-            activity.delay = None;
-        }
+        self.show_due_activities(now);
         let mut work = Vec::new();
         let mut last_row_id = 0;
         while work.len() < fetch.work_max

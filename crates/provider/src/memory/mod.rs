@@ -5,8 +5,10 @@
 
 mod abandon_turn;
 mod admin;
+mod commit_step;
 mod commit_turn;
 mod delete;
+mod due_timers;
 mod fetch_turns;
 mod fetch_work;
 mod kv;

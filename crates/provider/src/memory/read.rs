@@ -16,12 +16,13 @@ impl Tables {
             None => self.latest_execution(instance),
         };
         let Some((execution_id, execution)) = found else { return Ok(StoredExecution::default()) };
-        execution.history().map(StoredExecution::new).map_err(|damage| {
+        let history = execution.history().map_err(|damage| {
             ProviderError::damaged(
                 "read_execution",
                 format!("{instance}, execution {execution_id}: {damage}"),
             )
-        })
+        })?;
+        Ok(StoredExecution::new(history).with_stamp(self.stamps.get(instance).copied()))
     }
 
     /// The status of the latest execution, from the event that ended it, or from its start.

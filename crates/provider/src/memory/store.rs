@@ -11,8 +11,8 @@ use crate::error::ProviderError;
 use crate::management::ProviderAdmin;
 use crate::store::{
     CustomStatus, ExecutionRead, Feature, FetchedTurn, FetchedWork, OrchestrationName, RawWrites, Receipt,
-    Renewal, Renewed, Settlement, Store, StoreIdentity, StoreLimits, StoredExecution, Submission, Sweep,
-    Swept, TurnAbandon, TurnCommit, TurnFetch, WorkFetch,
+    Renewal, Renewed, Settlement, StepAnswer, StepCommit, Store, StoreIdentity, StoreLimits, StoredExecution,
+    Submission, Sweep, Swept, TurnAbandon, TurnCommit, TurnFetch, WorkFetch,
 };
 use crate::watch::InstanceWatch;
 
@@ -37,7 +37,8 @@ impl Store for MemoryProvider {
             | Feature::MessageNotes
             | Feature::DeadLetters
             | Feature::SessionPlaces
-            | Feature::HandlerLookup => true,
+            | Feature::HandlerLookup
+            | Feature::FusedSteps => true,
             // Nothing is late here; a wrapper that answers late knows what it promises.
             Feature::LateRenewals => false,
         }
@@ -60,6 +61,11 @@ impl Store for MemoryProvider {
     async fn commit_turn(&self, commit: &TurnCommit) -> Result<(), ProviderError> {
         let stamp = commit.stamp.unwrap_or_else(|| self.fresh_stamp());
         self.run(|tables, now| tables.commit_turn(now, stamp, commit.clone()))
+    }
+
+    async fn commit_step(&self, step: &StepCommit) -> Result<StepAnswer, ProviderError> {
+        let stamp = step.turn.stamp.unwrap_or_else(|| self.fresh_stamp());
+        self.run(|tables, now| tables.commit_step(now, stamp, step))
     }
 
     async fn abandon_turn(&self, abandon: &TurnAbandon) -> Result<(), ProviderError> {

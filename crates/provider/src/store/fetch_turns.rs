@@ -21,7 +21,8 @@ use crate::types::{DispatcherCapabilityFilter, OrchestrationItem};
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct TurnFetch {
-    /// How many instances to lock at most.
+    /// How many instances to lock at most. A store may lock fewer than are ready. An instance with a message that was
+    /// fetched before comes alone: its turn may be what ended the process that fetched it.
     pub turns_max: usize,
     /// How long each lock lasts.
     pub lock_timeout: Duration,

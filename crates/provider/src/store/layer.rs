@@ -8,8 +8,8 @@ use everturn_core::{OrchestrationStatus, SystemStats};
 
 use super::{
     CustomStatus, ExecutionRead, Feature, FetchedTurn, FetchedWork, OrchestrationName, RawWrites, Receipt,
-    Renewal, Renewed, Settlement, Store, StoreIdentity, StoreLimits, StoredExecution, Submission, Sweep,
-    Swept, TurnAbandon, TurnCommit, TurnFetch, WorkFetch,
+    Renewal, Renewed, Settlement, StepAnswer, StepCommit, StepDecline, Store, StoreIdentity, StoreLimits,
+    StoredExecution, Submission, Sweep, Swept, TurnAbandon, TurnCommit, TurnFetch, WorkFetch,
 };
 use crate::error::ProviderError;
 use crate::management::ProviderAdmin;
@@ -84,9 +84,9 @@ pub trait StoreLayer: Send + Sync + 'static {
         self.inner().identity()
     }
 
-    /// See [`Store::supports`].
+    /// See [`Store::supports`]. A wrapper fuses steps only if it says so: see [`commit_step`](Self::commit_step).
     fn supports(&self, feature: Feature) -> bool {
-        self.inner().supports(feature)
+        feature != Feature::FusedSteps && self.inner().supports(feature)
     }
 
     /// See [`Store::limits`].
@@ -107,6 +107,14 @@ pub trait StoreLayer: Send + Sync + 'static {
     /// See [`Store::commit_turn`].
     fn commit_turn(&self, commit: &TurnCommit) -> impl Future<Output = Answer<()>> + Send {
         async move { self.around("commit_turn", self.inner().commit_turn(commit)).await }
+    }
+
+    /// See [`Store::commit_step`]. Not forwarded: a step bypasses [`commit_turn`](Self::commit_turn),
+    /// [`settle_work`](Self::settle_work) and [`fetch_work`](Self::fetch_work), and so everything that a wrapper does there.
+    /// One that does the same here overrides this and [`supports`](Self::supports).
+    fn commit_step(&self, step: &StepCommit) -> impl Future<Output = Answer<StepAnswer>> + Send {
+        let _ = step;
+        async { Ok(StepAnswer::Declined(StepDecline::NotSupported)) }
     }
 
     /// See [`Store::abandon_turn`].
@@ -236,6 +244,10 @@ impl<L: StoreLayer> Store for L {
 
     async fn commit_turn(&self, commit: &TurnCommit) -> Answer<()> {
         StoreLayer::commit_turn(self, commit).await
+    }
+
+    async fn commit_step(&self, step: &StepCommit) -> Answer<StepAnswer> {
+        StoreLayer::commit_step(self, step).await
     }
 
     async fn abandon_turn(&self, abandon: &TurnAbandon) -> Answer<()> {

@@ -11,6 +11,7 @@
 //! - [`StoreLayer`] wraps a store: a wrapper lists only the verbs that it changes.
 
 mod abandon_turn;
+mod commit_step;
 mod commit_turn;
 mod fetch_turns;
 mod fetch_work;
@@ -35,6 +36,7 @@ use everturn_core::limits::DEFAULT_PAYLOAD_BYTES_MAX;
 use everturn_core::{OrchestrationStatus, SystemStats};
 
 pub use abandon_turn::TurnAbandon;
+pub use commit_step::{EndedWork, NextWork, StepAnswer, StepCommit, StepDecline};
 pub use commit_turn::{CheckIn, ExecutionUpdate, TurnCommit};
 pub use fetch_turns::{FetchedTurn, TurnFetch};
 pub use fetch_work::{FetchedWork, WorkFetch};
@@ -76,6 +78,8 @@ pub enum Feature {
     /// Judges a renewal by the moment at which it was called: one that was called in time extends the lock however late it
     /// is executed and answered, unless another holder took the lock over meanwhile.
     LateRenewals,
+    /// Commits a turn together with the activities whose outcomes it was taken on: [`Store::commit_step`].
+    FusedSteps,
 }
 
 impl Feature {
@@ -88,6 +92,7 @@ impl Feature {
         Self::SessionPlaces,
         Self::HandlerLookup,
         Self::LateRenewals,
+        Self::FusedSteps,
     ];
 }
 
@@ -152,6 +157,16 @@ pub trait Store: Any + Send + Sync {
     /// Fails with [`ProviderError::lock_lost`] if the token is unknown or expired, and with
     /// [`ProviderError::history_moved`] if the turn builds on another commit than the stored one.
     async fn commit_turn(&self, commit: &TurnCommit) -> Result<(), ProviderError>;
+
+    /// Commits a fused step: removes the ended activities, writes everything the turn decided, and locks the next activities
+    /// for their workers; or declines and writes nothing. Declines unless the stamp is the one that the turn builds on, the
+    /// instance is neither locked nor delayed, none of its messages is visible, and every ended activity is locked by its
+    /// token. A call that repeats a committed one is answered as committed, with the activities that are still locked for its
+    /// workers.
+    async fn commit_step(&self, step: &StepCommit) -> Result<StepAnswer, ProviderError> {
+        let _ = step;
+        Ok(StepAnswer::Declined(StepDecline::NotSupported))
+    }
 
     /// Releases the lock of an instance, which can be fetched again now or after a delay.
     ///
@@ -238,7 +253,8 @@ mod tests {
             Feature::DeadLetters => Some(Feature::SessionPlaces),
             Feature::SessionPlaces => Some(Feature::HandlerLookup),
             Feature::HandlerLookup => Some(Feature::LateRenewals),
-            Feature::LateRenewals => None,
+            Feature::LateRenewals => Some(Feature::FusedSteps),
+            Feature::FusedSteps => None,
         }
     }
 

@@ -17,6 +17,18 @@ pub trait WarmView: Send + Sync {
     /// A copy that is held at any other state is stale and is dropped. Never blocks: the store may call it on the thread
     /// that does all its writes.
     fn lend(&self, instance: &str, execution_id: u64, stamp: Stamp) -> Option<LentInstance>;
+
+    /// Whether the instance is held at exactly this execution and stamp, so that [`lend`](Self::lend) would lend it now. A
+    /// store whose history is slow to read takes only such ones beside others in one fetch. Never blocks.
+    fn holds(&self, _instance: &str, _execution_id: u64, _stamp: Stamp) -> bool {
+        false
+    }
+
+    /// Whether a fused step of the instance is under way: a fetch that took it now would only make the step fail, so it is
+    /// passed over until the step is answered. Never blocks.
+    fn is_stepping(&self, _instance: &str) -> bool {
+        false
+    }
 }
 
 /// An instance on loan from a [`WarmView`]. Dropping it before it is taken returns it, as it was.

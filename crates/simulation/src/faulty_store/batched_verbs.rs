@@ -6,14 +6,14 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use everturn_core::{Event, OrchestrationStatus, SystemStats, WorkItem};
 use everturn_provider::store::{
-    CustomStatus, ExecutionRead, FetchedTurn, FetchedWork, OrchestrationName, RawWrites, Receipt, Renewal,
-    Renewed, Settlement, SettlementKind, Store, StoreLayer, StoredExecution, Submission, Sweep, Swept,
-    TurnAbandon, TurnCommit, TurnFetch, WorkFetch,
+    CustomStatus, ExecutionRead, Feature, FetchedTurn, FetchedWork, OrchestrationName, RawWrites, Receipt,
+    Renewal, Renewed, Settlement, SettlementKind, Stamp, StepAnswer, StepCommit, Store, StoreLayer,
+    StoredExecution, Submission, Sweep, Swept, TurnAbandon, TurnCommit, TurnFetch, WorkFetch,
 };
-use everturn_provider::testing::{Moment, TableAccess as _, Tables};
+use everturn_provider::testing::{Moment, SessionsBefore, TableAccess as _, Tables};
 use everturn_provider::{ProviderAdmin, ProviderError};
 
-use super::batch::{BatchNotes, BatchedMemory, NotedLease};
+use super::batch::{BatchNotes, BatchedMemory, NotedLease, VerbAnswer};
 use super::parked::Look;
 
 impl BatchedMemory {
@@ -54,20 +54,71 @@ impl BatchedMemory {
             tables.fetch_work(now, fetch, || self.memory.fresh_token())
         });
         for work in &found {
-            notes.activities.extend(tables.activity_of(&work.lock_token));
-            notes.locks.push((work.lock_token.clone(), fetch.lock_timeout));
-            if let (WorkItem::ActivityExecute { session_id: Some(session_id), .. }, Some(session)) =
-                (&work.item, session)
-            {
-                notes.leases.push(NotedLease {
-                    session_id: session_id.clone(),
-                    owner_id: session.owner_id.clone(),
-                    lasts: session.lock_timeout,
-                });
-            }
+            note_work(tables, work, fetch, notes);
         }
         let wait = if found.is_empty() { tables.next_work_wake(now) } else { None };
         Look { found, is_early: false, before, wait, passed_over }
+    }
+
+    fn step(
+        &self,
+        tables: &mut Tables,
+        now: Moment,
+        stamp: Stamp,
+        step: &StepCommit,
+        open: &BatchNotes,
+        notes: &mut BatchNotes,
+    ) -> SteppedAnswer {
+        let fetches = step.ended.iter().filter_map(|ended| ended.next.as_ref()).map(|next| &next.fetch);
+        let session = fetches.clone().find_map(|fetch| fetch.session.as_ref());
+        let before = session.map(|session| Arc::new(tables.sessions_before(now, &session.owner_id)));
+        // A repeated call answers what the first one locked, and does not lock it again.
+        let tokens = step.ended.iter().filter_map(|ended| ended.next.as_ref());
+        let is_repeated = tokens
+            .map(|next| format!("{:032x}", next.random))
+            .any(|token| tables.activity_of(&token).is_some());
+        let (answer, _) = tables.fetch_without(now, &BTreeSet::new(), &open.activities, |tables| {
+            tables.commit_step(now, stamp, step)
+        });
+        if let Ok(StepAnswer::Committed(next)) = &answer
+            && !is_repeated
+        {
+            notes.instances.insert(step.instance.clone());
+            for (work, ended) in next.iter().zip(&step.ended) {
+                if let (Some(work), Some(next)) = (work, &ended.next) {
+                    note_work(tables, work, &next.fetch, notes);
+                }
+            }
+        }
+        SteppedAnswer { answer, before }
+    }
+}
+
+/// What a step did.
+struct SteppedAnswer {
+    answer: Result<StepAnswer, ProviderError>,
+    /// The sessions before it, if it may have claimed any.
+    before: Option<Arc<SessionsBefore>>,
+}
+
+impl VerbAnswer for SteppedAnswer {
+    fn has_changed(&self) -> bool {
+        matches!(self.answer, Ok(StepAnswer::Committed(_)))
+    }
+}
+
+/// Notes an activity that was locked.
+fn note_work(tables: &Tables, work: &FetchedWork, fetch: &WorkFetch, notes: &mut BatchNotes) {
+    notes.activities.extend(tables.activity_of(&work.lock_token));
+    notes.locks.push((work.lock_token.clone(), fetch.lock_timeout));
+    if let (WorkItem::ActivityExecute { session_id: Some(session_id), .. }, Some(session)) =
+        (&work.item, &fetch.session)
+    {
+        notes.leases.push(NotedLease {
+            session_id: session_id.clone(),
+            owner_id: session.owner_id.clone(),
+            lasts: session.lock_timeout,
+        });
     }
 }
 
@@ -96,6 +147,26 @@ impl StoreLayer for BatchedMemory {
             Ok(())
         })
         .await?
+    }
+
+    fn supports(&self, feature: Feature) -> bool {
+        self.memory.supports(feature)
+    }
+
+    async fn commit_step(&self, step: &StepCommit) -> Result<StepAnswer, ProviderError> {
+        let stamp = step.turn.stamp.unwrap_or_else(|| self.memory.fresh_stamp());
+        loop {
+            let (SteppedAnswer { answer, before }, batch) = self.run(true, |tables, now, open, notes| {
+                self.step(tables, now, stamp, step, open.unwrap_or(&BatchNotes::default()), notes)
+            });
+            let next = match answer? {
+                StepAnswer::Committed(next) => next,
+                declined @ StepAnswer::Declined(_) => return Ok(declined),
+            };
+            if let Some(next) = self.take_next("commit_step", next, before, batch).await? {
+                return Ok(StepAnswer::Committed(next));
+            }
+        }
     }
 
     async fn abandon_turn(&self, abandon: &TurnAbandon) -> Result<(), ProviderError> {

@@ -23,15 +23,22 @@ pub enum CallKind {
     Sent,
     /// Like [`Sent`](Self::Sent), and its caller repeats it if it is refused.
     Outcome,
+    /// Like [`Outcome`](Self::Outcome), and it does what else takes four calls.
+    Step,
 }
 
 impl CallKind {
+    /// How many calls it stands for: so much more often it has a fault.
+    pub(crate) fn calls(self) -> u64 {
+        if self == Self::Step { 4 } else { 1 }
+    }
+
     pub(crate) fn allows(self, fault: Fault) -> bool {
         match fault {
             Fault::ErrorBefore | Fault::ErrorAfter | Fault::CrashBefore | Fault::Freeze => true,
             Fault::CrashAfter | Fault::StallBefore | Fault::StallAfter => self != Self::Read,
-            Fault::Late => matches!(self, Self::Sent | Self::Outcome),
-            Fault::Refusal => matches!(self, Self::Write | Self::Outcome),
+            Fault::Late => matches!(self, Self::Sent | Self::Outcome | Self::Step),
+            Fault::Refusal => matches!(self, Self::Write | Self::Outcome | Self::Step),
             Fault::LostBatch | Fault::LostTurn | Fault::VerbOutage => false,
             Fault::Restart | Fault::NodeClock | Fault::StoreClock => false,
             Fault::ReadError | Fault::WriteError | Fault::SyncError | Fault::DiskFull | Fault::PowerCut => {
@@ -52,8 +59,8 @@ pub trait CallFaults: Send + Sync {
     /// How much later a call takes effect whose caller got an error already. What this returns is dropped afterwards.
     fn late_by(&self) -> (Duration, Box<dyn Send>);
 
-    /// A turn is about to be committed. Called before any fault of that call.
-    fn turn_decided(&self, commit: &TurnCommit);
+    /// A turn is about to be committed that was taken under these locks. Called before any fault of that call.
+    fn turn_decided(&self, commit: &TurnCommit, tokens: &[&str]);
 
     /// A fault takes effect.
     fn struck(&self, fault: Fault, verb: &'static str, subject: &str);

@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use everturn_core::{Event, WorkItem, kind_of};
 use everturn_provider::store::{
-    FetchedTurn, FetchedWork, Receipt, Renewal, Renewed, Settlement, SettlementKind, Store, StoreLayer,
-    Submission, Sweep, Swept, TurnAbandon, TurnCommit, TurnFetch, WorkFetch,
+    Feature, FetchedTurn, FetchedWork, Receipt, Renewal, Renewed, Settlement, SettlementKind, StepAnswer,
+    StepCommit, Store, StoreLayer, Submission, Sweep, Swept, TurnAbandon, TurnCommit, TurnFetch, WorkFetch,
 };
 use everturn_provider::{Clock, MemoryProvider, ProviderError};
 
@@ -124,12 +124,27 @@ impl StoreLayer for FaultyStore {
 
     async fn commit_turn(&self, commit: &TurnCommit) -> Result<(), ProviderError> {
         let Some(calls) = &self.calls else { return self.inner.commit_turn(commit).await };
-        calls.faults.turn_decided(commit);
+        calls.faults.turn_decided(commit, &[&commit.lock_token]);
         let last = commit.history_delta.last().map_or(0, Event::event_id);
         let subject = format!("{} x{} up to {last}", commit.lock_token, commit.execution_id);
         let (inner, commit) = (Arc::clone(&self.inner), commit.clone());
         let effect = async move { inner.commit_turn(&commit).await };
         calls.send(CallKind::Sent, "commit_turn", &subject, effect).await
+    }
+
+    fn supports(&self, feature: Feature) -> bool {
+        self.inner.supports(feature)
+    }
+
+    async fn commit_step(&self, step: &StepCommit) -> Result<StepAnswer, ProviderError> {
+        let Some(calls) = &self.calls else { return self.inner.commit_step(step).await };
+        let tokens: Vec<&str> = step.ended.iter().map(|ended| ended.lock_token.as_str()).collect();
+        calls.faults.turn_decided(&step.turn, &tokens);
+        let last = step.turn.history_delta.last().map_or(0, Event::event_id);
+        let subject = format!("{} x{} up to {last} {tokens:?}", step.instance, step.turn.execution_id);
+        let (inner, step) = (Arc::clone(&self.inner), step.clone());
+        let effect = async move { inner.commit_step(&step).await };
+        calls.send(CallKind::Step, "commit_step", &subject, effect).await
     }
 
     async fn abandon_turn(&self, abandon: &TurnAbandon) -> Result<(), ProviderError> {

@@ -148,6 +148,40 @@ impl BatchedMemory {
     }
 }
 
+impl BatchedMemory {
+    /// Waits until the step that assigned these activities is committed. `None` if its batch was lost and the step must run
+    /// again. If the call is dropped before that, the activities return to their queue.
+    pub(super) async fn take_next(
+        &self,
+        verb_name: &str,
+        mut next: Vec<Option<FetchedWork>>,
+        before: Option<Arc<SessionsBefore>>,
+        batch: Option<Arc<BatchEnd>>,
+    ) -> Result<Option<Vec<Option<FetchedWork>>>, ProviderError> {
+        let Some(batch) = batch else { return Ok(Some(next)) };
+        let work = next.iter().flatten();
+        let assigned =
+            work.map(|work| Assigned { token: work.lock_token.clone(), before: before.clone() }).collect();
+        let undo = UndoOnDrop { memory: self, assigned };
+        let fate = self.end_of(&batch).await;
+        undo.disarm();
+        if !is_committed(verb_name, fate)? {
+            return Ok(None);
+        }
+        self.memory.inspect(|tables, now| {
+            for place in &mut next {
+                // It may have been deleted in the same batch.
+                let left = place.as_ref().and_then(|work| tables.lock_left(now, &work.lock_token));
+                match (place.as_mut(), left) {
+                    (Some(work), Some(lock_left)) => work.lock_left = lock_left,
+                    _ => *place = None,
+                }
+            }
+        });
+        Ok(Some(next))
+    }
+}
+
 /// Undoes a fetch if it is dropped before its rows were taken.
 struct UndoOnDrop<'a> {
     memory: &'a BatchedMemory,

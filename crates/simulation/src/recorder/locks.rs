@@ -67,6 +67,8 @@ pub(super) struct LockRecord {
     renewals_sent: BTreeMap<String, Duration>,
     /// Locks that were released, and when.
     released: BTreeMap<String, Duration>,
+    /// How often an instance or activity was taken over: its holder had died, stalled or lost its lock to a clock.
+    takeovers: BTreeMap<String, u32>,
     /// Locks whose holders asked to abandon them, and why they must not, if so.
     abandons_sent: BTreeMap<String, Option<String>>,
 }
@@ -83,7 +85,14 @@ impl LockRecord {
     /// All processes have ended: the first one that opens the store frees their locks.
     pub(super) fn clear(&mut self) {
         self.locks.clear();
-        self.holders.clear();
+        for what in std::mem::take(&mut self.holders).into_keys() {
+            *self.takeovers.entry(what).or_default() += 1;
+        }
+    }
+
+    /// How often this instance or activity was taken over.
+    pub(super) fn takeovers(&self, what: &str) -> u32 {
+        self.takeovers.get(what).copied().unwrap_or(0)
     }
 
     /// A worker got a lock.
@@ -105,10 +114,12 @@ impl LockRecord {
         if let Some(before) = self.holders.insert(what.clone(), lock.token.to_owned())
             && !self.abandons_sent.contains_key(&before)
             && let Some(held) = self.locks.get(&before)
-            && held.excludes_others(at, clock)
         {
-            let left = held.until - at.monotonic;
-            violations.push(format!("G4: {what} was fetched though locked for another {left:?}"));
+            *self.takeovers.entry(what.clone()).or_default() += 1;
+            if held.excludes_others(at, clock) {
+                let left = held.until - at.monotonic;
+                violations.push(format!("G4: {what} was fetched though locked for another {left:?}"));
+            }
         }
         let until = at.monotonic + lasts;
         let holder = lock.holder.clone();
@@ -117,6 +128,14 @@ impl LockRecord {
             violations.push(format!("G4: token {} was fetched twice", lock.token));
         }
         violations
+    }
+
+    /// A step of `what` was committed: no worker may do that while another one has its lock.
+    pub(super) fn used_without_lock(&self, what: &str, at: WorldTime, clock: &SimClock) -> Option<String> {
+        let token = self.holders.get(what).filter(|token| !self.abandons_sent.contains_key(*token))?;
+        let held = self.locks.get(token).filter(|held| held.excludes_others(at, clock))?;
+        let left = held.until - at.monotonic;
+        Some(format!("G4: a step of {what} was committed though {what} was locked for another {left:?}"))
     }
 
     /// A call with this token succeeded that ends the lock.

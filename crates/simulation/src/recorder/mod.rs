@@ -8,12 +8,13 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
-use everturn::providers::store::{FetchedTurn, LockRenewal, NewWork, TurnCommit};
+use everturn::providers::store::{FetchedTurn, LockRenewal, NewWork, StepCommit, TurnCommit};
 use everturn::providers::{SessionFetchConfig, WorkItem};
-use everturn::{Event, EventKind};
+use everturn::{Event, EventKind, RuntimeOptions};
 
 use crate::deliveries::Deliveries;
 use crate::interpreter::{Stage, timers_of};
+use crate::plan::root_of;
 use crate::process::Process;
 use crate::sessions::Sessions;
 use crate::sim_clock::SimClock;
@@ -45,6 +46,8 @@ pub(crate) type Histories = BTreeMap<String, BTreeMap<u64, Vec<Event>>>;
 #[derive(Debug)]
 struct SentTurn {
     commit: TurnCommit,
+    /// The step that it is part of, if it was taken without a lock of its instance.
+    step: Option<StepCommit>,
     called: WorldTime,
 }
 
@@ -70,12 +73,16 @@ pub(crate) struct Recorder {
     pub(crate) turn_trace: Option<TurnTrace>,
     pub(crate) violations: Vec<String>,
     pub(crate) turns: u64,
+    /// How many of them were committed with the activities that caused them.
+    pub(crate) fused_steps: u64,
     pub(crate) activities_fetched: u64,
     pub(crate) activity_runs: u64,
     /// Every event that was committed, in the order of commits.
     pub(crate) histories: BTreeMap<(String, u64), Vec<Event>>,
     /// Instances that were started, or that a message of a committed turn is going to start.
     pub(crate) started: BTreeSet<String>,
+    /// Roots of which something was taken over so often that it is poisoned: how they end is not predicted.
+    pub(crate) worn_out: BTreeSet<String>,
     /// Instances that completed or failed.
     pub(crate) ended: BTreeSet<String>,
     /// When the last of them did, by the monotonic clock.
@@ -134,6 +141,7 @@ impl Recorder {
         let instance = &fetched.item.instance;
         let violations = self.locks.fetched(instance.clone(), lock, at, clock);
         self.violated_if(violations);
+        self.note_takeovers(instance, instance);
         if let Some(held) = self.locks.get_mut(&fetched.lock_token) {
             held.given_at = given_at.monotonic;
         }
@@ -154,9 +162,23 @@ impl Recorder {
         }
     }
 
+    /// An instance, or an activity of one, that was taken over as often as it may be tried is poisoned, rightly.
+    fn note_takeovers(&mut self, what: &str, instance: &str) {
+        if self.locks.takeovers(what) >= RuntimeOptions::default().max_attempts {
+            self.worn_out.insert(root_of(instance).to_owned());
+        }
+    }
+
     /// A turn has run and is to be committed: everything it decided was decided by now.
-    pub(crate) fn turn_decided(&mut self, commit: &TurnCommit, called: WorldTime, clock: &SimClock) {
-        if let Some(RecordedLock { since, .. }) = self.locks.get(&commit.lock_token) {
+    pub(crate) fn turn_decided(
+        &mut self,
+        commit: &TurnCommit,
+        tokens: &[&str],
+        called: WorldTime,
+        clock: &SimClock,
+    ) {
+        let locks = tokens.iter().filter_map(|token| self.locks.get(token));
+        if let Some(RecordedLock { since, .. }) = locks.min_by_key(|held| held.since.monotonic) {
             let shown = clock.shown_between((since.now_ms, since.jumps), (called.now_ms, called.jumps));
             self.shown.entry(stamp_of(commit)).or_insert(shown);
         }
@@ -166,7 +188,25 @@ impl Recorder {
     pub(crate) fn turn_sent(&mut self, commit: &TurnCommit, called: WorldTime) {
         let mut commit = commit.clone();
         commit.check_in = None;
-        self.sent.insert(stamp_of(&commit), SentTurn { commit, called });
+        self.note_sent(SentTurn { commit, step: None, called });
+    }
+
+    /// A turn that is sent again may yet be committed by the first call, which came late.
+    fn note_sent(&mut self, sent: SentTurn) {
+        let stamp = stamp_of(&sent.commit);
+        let called = self.sent.get(&stamp).map_or(sent.called, |earlier| earlier.called);
+        self.sent.insert(stamp, SentTurn { called, ..sent });
+    }
+
+    /// A fused step is on its way into the store.
+    pub(crate) fn step_sent(&mut self, step: &StepCommit, called: WorldTime) {
+        for outcome in outcomes_of(step) {
+            self.outcome_sent(Some(&outcome));
+        }
+        let mut step = step.clone();
+        step.turn.check_in = None;
+        let commit = step.turn.clone();
+        self.note_sent(SentTurn { commit, step: Some(step), called });
     }
 
     /// A turn that was sent will never be in the store.
@@ -184,7 +224,26 @@ impl Recorder {
     /// A turn that was sent is in the store.
     pub(crate) fn turn_landed(&mut self, commit: &TurnCommit, at: WorldTime) -> Vec<ClientRequest> {
         let sent = self.sent.remove(&stamp_of(commit));
-        sent.map(|sent| self.turn_committed(&sent.commit, sent.called, at)).unwrap_or_default()
+        sent.map(|sent| self.turn_committed(&sent, at)).unwrap_or_default()
+    }
+
+    /// A fused step that was sent is in the store.
+    pub(crate) fn step_landed(
+        &mut self,
+        step: &StepCommit,
+        at: WorldTime,
+        clock: &SimClock,
+    ) -> Vec<ClientRequest> {
+        if self.sent.contains_key(&stamp_of(&step.turn)) {
+            let violation = self.locks.used_without_lock(&step.instance, at, clock);
+            self.violated_if(violation);
+        }
+        self.turn_landed(&step.turn, at)
+    }
+
+    /// Whether this activity was given to its worker before: a repeated call is answered as the first one was.
+    pub(crate) fn has_lock(&self, token: &str) -> bool {
+        self.locks.get(token).is_some()
     }
 
     /// All processes have ended, and this is what is stored. A turn that was sent and never answered may be committed.
@@ -198,7 +257,7 @@ impl Recorder {
                 known.is_some_and(|known| known.iter().any(|event| event.event_id >= first))
             });
             if !is_known && sent.is_in(stored) {
-                requests.extend(self.turn_committed(&sent.commit, sent.called, at));
+                requests.extend(self.turn_committed(&sent, at));
             }
         }
         self.locks.clear();
@@ -207,23 +266,30 @@ impl Recorder {
     }
 
     /// A turn was committed.
-    fn turn_committed(
-        &mut self,
-        commit: &TurnCommit,
-        called: WorldTime,
-        at: WorldTime,
-    ) -> Vec<ClientRequest> {
+    fn turn_committed(&mut self, sent: &SentTurn, at: WorldTime) -> Vec<ClientRequest> {
+        let SentTurn { commit, step, called } = sent;
         self.turns += 1;
-        if let Some(trace) = &mut self.turn_trace {
-            trace.committed(commit);
-        }
         self.landed.insert(stamp_of(commit));
-        self.deliveries.taken(&commit.lock_token);
         let shown = self.shown.remove(&stamp_of(commit)).unwrap_or_default();
-        let (held, violation) = self.locks.unlock(&commit.lock_token, "commit_turn", called, at);
-        self.violated_if(violation);
-        let Some(held) = held else { return Vec::new() };
-        let (instance, execution_id) = (held.what.clone(), commit.execution_id);
+        let instance = match step {
+            Some(step) => {
+                self.fused_steps += 1;
+                self.end_work_of(step, *called, at);
+                // No message waited when the step was committed.
+                Some((step.instance.clone(), called.monotonic))
+            }
+            None => {
+                if let Some(trace) = &mut self.turn_trace {
+                    trace.committed(commit);
+                }
+                self.deliveries.taken(&commit.lock_token);
+                let (held, violation) = self.locks.unlock(&commit.lock_token, "commit_turn", *called, at);
+                self.violated_if(violation);
+                held.map(|held| (held.what, held.given_at))
+            }
+        };
+        let Some((instance, given_at)) = instance else { return Vec::new() };
+        let execution_id = commit.execution_id;
         for NewWork { item, .. } in &commit.worker_items {
             if let WorkItem::ActivityExecute { instance, execution_id, id, .. } = item {
                 self.dispatched.insert((instance.clone(), *execution_id, *id));
@@ -238,19 +304,31 @@ impl Recorder {
         self.check_whole(&instance, commit);
         let mut requests = Vec::new();
         for event in &commit.history_delta {
-            self.check_timer(commit, event, &shown, called);
+            self.check_timer(commit, event, &shown, *called);
             requests.extend(requests_of(event));
             if let EventKind::OrchestrationCompleted { .. } | EventKind::OrchestrationFailed { .. } =
                 event.kind
             {
                 self.ended.insert(instance.clone());
-                self.last_fetched.insert(instance.clone(), held.given_at);
+                self.last_fetched.insert(instance.clone(), given_at);
                 self.last_end = at.monotonic;
             }
         }
         let history = self.histories.entry((instance, execution_id)).or_default();
         history.extend(commit.history_delta.iter().cloned());
         requests
+    }
+
+    /// A step ended these activities, and its turn took their outcomes.
+    fn end_work_of(&mut self, step: &StepCommit, called: WorldTime, at: WorldTime) {
+        let outcomes = outcomes_of(step);
+        for (ended, outcome) in step.ended.iter().zip(&outcomes) {
+            self.activity_ended(&ended.lock_token, "commit_step", Some(outcome), called, at);
+            self.deliveries.fused(outcome);
+        }
+        if let Some(trace) = &mut self.turn_trace {
+            trace.stepped(step, outcomes);
+        }
     }
 
     /// What a turn decided must be committed with it: each activity it asked for is enqueued, unless the execution ended.
@@ -314,6 +392,7 @@ impl Recorder {
         let key = (instance.clone(), *execution_id, *id);
         let violations = self.locks.fetched(format!("{key:?}"), lock, at, clock);
         self.violated_if(violations);
+        self.note_takeovers(&format!("{key:?}"), instance);
         self.check_wanted(&key, "was fetched");
         if lock.state != LockState::Void && self.settled.contains(&format!("{key:?}")) {
             self.violated(format!("G3: activity {key:?} was fetched after its end was acknowledged"));
@@ -368,11 +447,24 @@ impl Recorder {
         called: WorldTime,
         at: WorldTime,
     ) {
-        let (held, violation) = self.locks.unlock(token, "settle_work", called, at);
+        self.activity_ended(token, "settle_work", completion, called, at);
+        if let Some(item) = completion {
+            self.deliveries.acknowledged(item);
+        }
+    }
+
+    fn activity_ended(
+        &mut self,
+        token: &str,
+        verb: &str,
+        completion: Option<&WorkItem>,
+        called: WorldTime,
+        at: WorldTime,
+    ) {
+        let (held, violation) = self.locks.unlock(token, verb, called, at);
         self.violated_if(violation);
         self.settled.extend(held.map(|held| held.what));
         let Some((key, item)) = completion.and_then(|item| Some((key_of(item)?, item))) else { return };
-        self.deliveries.acknowledged(item);
         if let Some(earlier) = self.outcomes.insert(key.clone(), item.clone()) {
             self.violated(format!("G3: activity {key:?} has two outcomes: {earlier:?}, then {item:?}"));
         }
@@ -434,4 +526,23 @@ fn key_of(outcome: &WorkItem) -> Option<ActivityKey> {
         }
         _ => None,
     }
+}
+
+/// The outcomes that a step was taken on: its turn records them first.
+fn outcomes_of(step: &StepCommit) -> Vec<WorkItem> {
+    let recorded = step.turn.history_delta.iter().take(step.ended.len());
+    let outcomes = recorded.filter_map(|event| {
+        let (instance, execution_id) = (step.instance.clone(), step.turn.execution_id);
+        let id = event.source_event_id?;
+        match &event.kind {
+            EventKind::ActivityCompleted { result } => {
+                Some(WorkItem::ActivityCompleted { instance, execution_id, id, result: result.clone() })
+            }
+            EventKind::ActivityFailed { details } => {
+                Some(WorkItem::ActivityFailed { instance, execution_id, id, details: details.clone() })
+            }
+            _ => None,
+        }
+    });
+    outcomes.collect()
 }

@@ -27,10 +27,20 @@ fn batches_are_lost_with_turns_that_had_begun_in_them() {
 
 #[test]
 fn seeds_that_once_failed_with_batches_pass() {
-    // A timer that was due when its turn was sent and not when that was committed; a late commit recorded twice.
-    let worlds = [(Theme::Faults, 402), (Theme::Clocks, 87), (Theme::Clocks, 137), (Theme::Faults, 10_033)];
+    // A timer that was due when its turn was sent and not when that was committed; a late commit recorded twice; a timer that
+    // was due when its turn was first sent, and not when it was sent again; an outage that used up the faults.
+    let worlds = [
+        (Theme::Faults, 402),
+        (Theme::Clocks, 87),
+        (Theme::Clocks, 137),
+        (Theme::Faults, 10_033),
+        (Theme::Clocks, 1_795_017_764_000_327),
+        (Theme::Faults, 1_795_017_764_000_496),
+    ];
     for (theme, seed) in worlds {
         let outcome = run(&Plan::new(theme, seed));
         assert!(outcome.violations.is_empty(), "{theme:?}, seed {seed}: {:#?}", outcome.violations);
+        let short = outcome.counts.shortfalls();
+        assert!(short.is_empty(), "{theme:?}, seed {seed}: {short:?}");
     }
 }

@@ -19,6 +19,7 @@ fn r1_no_promise_breaks_under_faults() {
         if !is_stress_run() {
             proof.require(&counts, "LostTurn", 20);
             proof.require(&counts, "turns in one batch", 1_000);
+            proof.require(&counts, "fused steps", 1_000);
         }
     }
 }
@@ -41,5 +42,8 @@ fn r13_random_programs_end_as_predicted() {
     if counts.get("seeds") >= SEEDS_FOR_ALL {
         let crashes = counts.get("CrashBefore") + counts.get("CrashAfter");
         assert!(crashes >= 100, "only {crashes} crashes");
+        if !is_stress_run() {
+            proof.require(&counts, "fused steps", 1_000);
+        }
     }
 }

@@ -1,3 +1,4 @@
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use tempfile::TempDir;
@@ -107,4 +108,46 @@ async fn a_read_that_takes_too_long_does_not_hold_others_again_and_again() {
     database.batch();
     assert!(!database.is_held() && database.checkpointer.hold_at >= 2 * HOLD_PAGES);
     drop(pass);
+}
+
+thread_local! {
+    /// A reader of another process that leaves as soon as the writer is in its way.
+    static SHORT_READER: RefCell<Option<Connection>> = const { RefCell::new(None) };
+}
+
+/// What is left of a log of one batch after one attempt to empty it, while another process reads for a moment.
+fn left_of_log(checkpointer: Checkpointer) -> i64 {
+    let mut database = Database::new();
+    SHORT_READER.set(Some(database.snapshot()));
+    database.batch();
+    database.checkpointer = checkpointer;
+    let reader_leaves = |_attempts| {
+        SHORT_READER.take();
+        // This attempt to empty the log is over.
+        false
+    };
+    database.writer.busy_handler(Some(reader_leaves)).unwrap();
+    database.readers.hold();
+    database.checkpointer.empty_unread(&database.writer, &database.readers);
+    assert!(SHORT_READER.take().is_none(), "the reader was in the way");
+    assert!(!database.is_held(), "readers of this provider go on");
+    database.log_pages()
+}
+
+#[test]
+fn the_writer_waits_for_a_short_read_of_another_process() {
+    assert_eq!(left_of_log(Checkpointer::default()), 0, "the log is emptied when the reader has left");
+}
+
+#[test]
+fn while_room_is_short_the_writer_does_not_wait_for_other_processes() {
+    let short = Checkpointer { short_batches: 1, ..Checkpointer::default() };
+    assert!(left_of_log(short) > 0, "the log is left as it is until the next attempt");
+}
+
+#[test]
+fn a_writer_that_shares_its_thread_does_not_wait_for_other_processes() {
+    let mut sharing = Checkpointer::default();
+    sharing.never_wait();
+    assert!(left_of_log(sharing) > 0, "the log is left as it is until the next attempt");
 }

@@ -7,7 +7,7 @@ use super::*;
 use crate::unreadable::UnreadableRows;
 use crate::{pragmas, schema};
 
-const INSERT: &str = "INSERT INTO worker_queue (instance_id, execution_id, activity_id, tag, ready, lock_token, \
+const INSERT: &str = "INSERT INTO everturn_worker_queue (instance_id, execution_id, activity_id, tag, ready, lock_token, \
      locked_until_ms, lock_ms, work_item) \
      VALUES ('i', 1, 1, ?1, ?2, iif(?2, NULL, 'token'), iif(?2, NULL, 9), iif(?2, NULL, 9), '')";
 

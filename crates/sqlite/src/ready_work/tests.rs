@@ -12,6 +12,8 @@ use crate::options::Synchronous;
 use crate::unreadable::UnreadableRows;
 use crate::{pragmas, schema};
 
+mod one_by_one;
+
 const NOW_MS: i64 = 1_000;
 
 /// A queue of activities, each bound to a session.
@@ -19,7 +21,7 @@ fn queue_of(sessions: impl IntoIterator<Item = String>) -> Connection {
     let mut conn = Connection::open_in_memory().unwrap();
     pragmas::set_up_writer(&conn, false, Synchronous::Full).unwrap();
     schema::migrate(&mut conn).unwrap();
-    let insert = "INSERT INTO worker_queue (instance_id, execution_id, activity_id, session_id, work_item) \
+    let insert = "INSERT INTO everturn_worker_queue (instance_id, execution_id, activity_id, session_id, work_item) \
          VALUES ('i', 1, 1, ?1, '')";
     for session in sessions {
         conn.execute(insert, [session]).unwrap();
@@ -28,7 +30,7 @@ fn queue_of(sessions: impl IntoIterator<Item = String>) -> Connection {
 }
 
 fn lease(conn: &Connection, session: &str, owner: &str) {
-    let insert = "INSERT INTO sessions (session_id, owner_id, lease_until_ms, lease_ms, active_at_ms) \
+    let insert = "INSERT INTO everturn_sessions (session_id, owner_id, lease_until_ms, lease_ms, active_at_ms) \
          VALUES (?1, ?2, 2000, 1000, 1000)";
     conn.execute(insert, [session, owner]).unwrap();
 }
@@ -124,4 +126,27 @@ fn without_room_only_the_sessions_that_are_served_are_looked_at() {
     };
     let (few, many) = (of_sessions(10), of_sessions(1_000));
     assert!(many * 2 <= few * 3, "1,000 sessions take {many} steps, ten take {few}");
+}
+
+/// A worker without room for another session serves two.
+struct ServesTwo;
+
+impl SessionPlaces for ServesTwo {
+    fn room(&self) -> SessionRoom {
+        SessionRoom::Only(vec!["s2".to_owned(), "s1".to_owned()])
+    }
+
+    fn reserve(&self, _session_id: &str) -> Option<SessionPlace> {
+        None
+    }
+}
+
+#[test]
+fn of_the_sessions_that_are_served_the_oldest_activity_comes_first_whatever_their_order() {
+    let conn = queue_of(["other", "s1", "s2"].map(str::to_owned));
+    let (unreadable, current) = (UnreadableRows::default(), Cell::new(None));
+    let reads = RowReads::new(&unreadable, &current, Duration::ZERO, false);
+    let fetch = fetch_of("owner", Some(Arc::new(ServesTwo)));
+    let oldest = ReadyWork::default().oldest_for(&conn, reads, &fetch, NOW_MS).unwrap();
+    assert_eq!(oldest, Some(ReadyActivity { seq: 2, session_id: Some("s1".to_owned()) }));
 }

@@ -6,9 +6,10 @@ use everturn_provider::store::{LockKind, LockRenewal, Renewal};
 
 use crate::due_timers;
 use crate::expired_locks;
-use crate::fetch_turns;
+use crate::fetch_turns::{self, AssignedTurn};
 use crate::fetch_work;
 use crate::operation::{BatchOrder, Verb, VerbFailure};
+use crate::parked_fetches::ParkedTurnFetch;
 use crate::ready_instances::{self, Candidate, ReadyPage, StoredHandler};
 use crate::ready_work::ReadyWork;
 use crate::renew::Renew;
@@ -19,7 +20,9 @@ use crate::writer::batch::{Assignments, WriterBatch};
 use crate::writer::connection::BatchLoss;
 
 /// How many candidates one query reads at most.
-const CANDIDATES: i64 = 32;
+const CANDIDATES_MAX: i64 = 128;
+/// How many candidates for a missing handler one query reads.
+const CANDIDATES_FOR_HANDLER: i64 = 32;
 
 impl Writer {
     /// Wakes what has become due, then assigns ready instances and ready activities to parked fetches.
@@ -31,6 +34,7 @@ impl Writer {
         }
         let now = self.db.now();
         self.schedule.look_at_least_every_second(now);
+        self.schedule.look_at_stepping(now);
         if self.schedule.is_look_ahead_overdue(now) {
             // Not ignored: inside a batch an error, even of a read, may have ended the transaction.
             self.schedule.find_next_due(&self.db.conn, now)?;
@@ -76,8 +80,19 @@ impl Writer {
         Ok(())
     }
 
-    /// Assigns ready instances, the one with the oldest message first.
+    /// Assigns ready instances. Fetches that get instances in memory are answered at once.
     fn assign_turns(&mut self, batch: &mut WriterBatch) -> Result<(), BatchLoss> {
+        self.assign_ready(batch)?;
+        for (fetch, turns) in std::mem::take(&mut batch.assigned.warm) {
+            // Warm at a committed position: their turns may begin before this batch is durable.
+            batch.early.extend(turns.iter().map(|turn| turn.token.clone()));
+            self.answer_turns(fetch, turns);
+        }
+        Ok(())
+    }
+
+    /// Assigns ready instances, the one with the oldest message first.
+    fn assign_ready(&mut self, batch: &mut WriterBatch) -> Result<(), BatchLoss> {
         if std::mem::take(&mut self.schedule.hints.orphans) {
             self.delete_orphans(batch)?;
         }
@@ -85,8 +100,9 @@ impl Writer {
         let range = self.fetches.turns.common(|fetch| &fetch.range).cloned();
         let mut skipped = self.schedule.take_skipped(range);
         let mut after = skipped.up_to;
+        let mut is_stepping = false;
         loop {
-            let wanted = i64::try_from(self.fetches.turns.len()).unwrap_or(CANDIDATES).clamp(1, CANDIDATES);
+            let wanted = self.candidates_wanted(batch);
             let page = ready_instances::ready(&self.db.conn, self.db.rows(), after, wanted);
             let ReadyPage { mut candidates, up_to, has_gaps } = page.map_err(|error| self.db.loss(error))?;
             skipped.ends |= has_gaps;
@@ -94,14 +110,21 @@ impl Writer {
             let of_page = for_handlers.partition_point(|candidate| candidate.ready_seq <= page_end);
             candidates.extend(for_handlers.drain(..of_page));
             candidates.sort_by_key(|candidate| candidate.ready_seq);
-            for candidate in &candidates {
+            let is_full = candidates.len() as i64 >= wanted;
+            let mut candidates = candidates.iter();
+            while let Some(candidate) = candidates.next() {
                 if self.fetches.turns.is_empty() || batch.is_full_for_fetches(&self.limits) {
                     self.schedule.assignment_owed = !self.fetches.turns.is_empty();
                     self.schedule.keep_skipped(skipped);
-                    return Ok(());
+                    return self.assign_beside(batch, std::iter::once(candidate).chain(candidates));
                 }
                 let ended_now = batch.effects.ended_turns.contains(&candidate.key);
                 batch.look_again |= ended_now;
+                if self.fetches.turns.position(|fetch| fetch.is_stepping(candidate)).is_some() {
+                    // What the step commits has the writer look again; it may also end without a commit.
+                    (skipped.ends, is_stepping) = (true, true);
+                    continue;
+                }
                 let place = self.fetches.turns.position(|fetch| fetch.may_take(candidate));
                 if candidate.missing_handler.is_none() {
                     match place {
@@ -110,7 +133,8 @@ impl Writer {
                     }
                 }
                 if let (Some(place), false) = (place, ended_now) {
-                    self.assign_turn(batch, candidate, place)?;
+                    let may_have_others = self.assign_turn(batch, candidate, place)?;
+                    self.schedule.several_are_ready = is_full && may_have_others;
                 }
             }
             after = page_end;
@@ -120,8 +144,22 @@ impl Writer {
         }
         self.schedule.keep_skipped(skipped);
         self.schedule.hints.turns = false;
+        self.schedule.note_stepping(is_stepping, self.db.now());
         batch.no_turn.extend(self.fetches.turns.take_once());
         Ok(())
+    }
+
+    /// How many ready instances to look at: one for each fetch, or as many as the fetches take.
+    fn candidates_wanted(&self, batch: &WriterBatch) -> i64 {
+        let wanted = if self.schedule.several_are_ready {
+            let served = batch.assigned.turns.iter().chain(&batch.assigned.warm);
+            let rooms = served.map(|(fetch, turns)| fetch.turns_max.saturating_sub(turns.len()));
+            let rooms = self.fetches.turns.iter().map(|fetch| fetch.turns_max).chain(rooms);
+            rooms.fold(0, usize::saturating_add)
+        } else {
+            self.fetches.turns.len()
+        };
+        i64::try_from(wanted).unwrap_or(CANDIDATES_MAX).clamp(1, CANDIDATES_MAX)
     }
 
     /// Instances that were given back for the lack of a handler which a parked fetch has, as many as there are fetches for
@@ -138,7 +176,8 @@ impl Writer {
             }
             let (mut after, mut places) = (i64::MIN, fetches.len());
             while places > 0 {
-                let page = ready_instances::ready_for(conn, self.db.rows(), &handler, after, CANDIDATES);
+                let page =
+                    ready_instances::ready_for(conn, self.db.rows(), &handler, after, CANDIDATES_FOR_HANDLER);
                 let ReadyPage { candidates, up_to, .. } = page.map_err(|error| self.db.loss(error))?;
                 let may_be_taken =
                     |candidate: &Candidate| fetches.position(|fetch| fetch.may_take(candidate)).is_some();
@@ -167,18 +206,78 @@ impl Writer {
         Ok(())
     }
 
+    /// Assigns an instance to the parked fetch in this place. Returns whether the fetch may take others too.
     fn assign_turn(
         &mut self,
         batch: &mut WriterBatch,
         candidate: &Candidate,
         place: usize,
+    ) -> Result<bool, BatchLoss> {
+        let Some(fetch) = self.fetches.turns.take(place) else { return Ok(false) };
+        match self.lock_turn(batch, candidate, &fetch, false) {
+            Ok(Some(turn)) => {
+                let may_have_others = turn.may_have_others();
+                batch.assigned.served(turn.lent.is_some()).push((fetch, vec![turn]));
+                Ok(may_have_others)
+            }
+            not_locked => {
+                self.fetches.turns.park_again(fetch);
+                not_locked.map(|_none| false)
+            }
+        }
+    }
+
+    /// No parked fetch is without an instance: assigns the next ones to fetches that take several, as long as they need not
+    /// come alone. Starts come beside starts, instances in memory beside others in memory.
+    fn assign_beside<'a>(
+        &mut self,
+        batch: &mut WriterBatch,
+        candidates: impl Iterator<Item = &'a Candidate>,
     ) -> Result<(), BatchLoss> {
-        let Some(fetch) = self.fetches.turns.get(place) else { return Ok(()) };
+        for candidate in candidates {
+            let in_memory = !candidate.origin.is_start();
+            let has_room = |(fetch, turns): &(ParkedTurnFetch, Vec<AssignedTurn>)| {
+                turns.len() < fetch.turns_max
+                    && turns.iter().all(AssignedTurn::may_have_others)
+                    && fetch.may_take(candidate)
+                    && !fetch.is_stepping(candidate)
+            };
+            let ended_now = batch.effects.ended_turns.contains(&candidate.key);
+            if ended_now || batch.is_full_for_fetches(&self.limits) {
+                break;
+            }
+            let served = batch.assigned.served(in_memory);
+            let with_room = served.iter().enumerate().filter(|(_, fetch)| has_room(fetch));
+            // The one with the fewest: all slots get work.
+            let Some((place, _)) = with_room.min_by_key(|(_, (_, turns))| turns.len()) else { break };
+            let (fetch, mut turns) = served.swap_remove(place);
+            let locked = self.lock_turn(batch, candidate, &fetch, true);
+            let is_last = !matches!(locked, Ok(Some(_)));
+            let outcome = locked.map(|turn| turns.extend(turn));
+            // One that left memory in this moment is read, and no turn of its fetch begins before the commit.
+            let in_memory = turns.iter().all(|turn| turn.lent.is_some());
+            batch.assigned.served(in_memory).push((fetch, turns));
+            outcome?;
+            if is_last {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Locks an instance for a fetch, which may have others already; `None` if it cannot be given to it now.
+    fn lock_turn(
+        &mut self,
+        batch: &mut WriterBatch,
+        candidate: &Candidate,
+        fetch: &ParkedTurnFetch,
+        has_others: bool,
+    ) -> Result<Option<AssignedTurn>, BatchLoss> {
         let mut assigned = None;
         let mut refusal = None;
         let (kept, effects) = self.db.run_whole(self.outage.is_careful(), |scope| {
             scope.rows.at(RowPlace::Instance(candidate.key));
-            match fetch_turns::assign(scope, candidate, fetch) {
+            match fetch_turns::assign(scope, candidate, fetch, has_others) {
                 Ok(turn) => {
                     assigned = turn;
                     Ok(true)
@@ -200,23 +299,15 @@ impl Writer {
             tracing::error!(target: "everturn::providers::sqlite", instance_id, %error,
                 "the rows of an instance are damaged; it is not run until they are repaired or it is deleted");
         }
-        let (Some(turn), true) = (assigned, kept) else { return Ok(()) };
-        let Some(fetch) = self.fetches.turns.take(place) else { return Ok(()) };
-        batch.operations += 1;
-        if turn.lent.is_some() {
-            // Warm at a committed position: its turn may begin before this batch is durable.
-            batch.early.insert(turn.token.clone());
-            self.answer_turn(fetch, turn);
-        } else {
-            batch.assigned.turns.push((fetch, turn));
-        }
-        Ok(())
+        let assigned = assigned.filter(|_| kept);
+        batch.operations += usize::from(assigned.is_some());
+        Ok(assigned)
     }
 
     /// Assigns ready activities, to the fetch that was parked first.
     fn assign_activities(&mut self, batch: &mut WriterBatch) -> Result<(), BatchLoss> {
         let mut place = 0;
-        let mut ready = ReadyWork::default();
+        let mut ready = ReadyWork::for_fetches(self.fetches.work.len());
         while let Some(fetch) = self.fetches.work.get(place) {
             if batch.is_full_for_fetches(&self.limits) {
                 self.schedule.assignment_owed = true;
@@ -270,11 +361,10 @@ impl Writer {
     pub(crate) fn renew_late(&mut self, batch: &mut WriterBatch) -> Result<(), BatchLoss> {
         batch.late = std::mem::take(&mut self.late);
         // The locks were ours when they were assigned, and still are if their tokens are in their rows.
-        let assigned_at = batch.late.turns.iter().map(|(_, turn)| turn.at);
-        let assigned_at = assigned_at.chain(batch.late.work.iter().map(|(_, work)| work.at));
+        let turns = || batch.late.turns.iter().flat_map(|(_, turns)| turns);
+        let assigned_at = turns().map(|turn| turn.at).chain(batch.late.work.iter().map(|(_, work)| work.at));
         let called = assigned_at.min_by_key(|at| at.monotonic).unwrap_or_else(|| self.db.now());
-        let turns = batch.late.turns.iter();
-        let turns = turns.map(|(_, turn)| lock_renewal(LockKind::Orchestration, &turn.token, turn.lock_ms));
+        let turns = turns().map(|turn| lock_renewal(LockKind::Orchestration, &turn.token, turn.lock_ms));
         let work = batch.late.work.iter();
         let work = work.map(|(_, work)| lock_renewal(LockKind::WorkItem, &work.token, work.lock_ms));
         let verb = Renew { renewal: Renewal::of_locks(turns.chain(work).collect()), called };
@@ -292,9 +382,14 @@ impl Writer {
         let scope = self.db.scope();
         let mut vanished = Assignments::default();
         for list in [&mut batch.assigned, &mut batch.late] {
-            for (fetch, turn) in std::mem::take(&mut list.turns) {
-                let held = missing_if_damaged(fetch_turns::is_held(&scope, &turn.token))?;
-                if held { &mut *list } else { &mut vanished }.turns.push((fetch, turn));
+            for (fetch, turns) in std::mem::take(&mut list.turns) {
+                let mut held = Vec::with_capacity(turns.len());
+                for turn in turns {
+                    if missing_if_damaged(fetch_turns::is_held(&scope, &turn.token))? {
+                        held.push(turn);
+                    }
+                }
+                if held.is_empty() { &mut vanished } else { &mut *list }.turns.push((fetch, held));
             }
             for (fetch, work) in std::mem::take(&mut list.work) {
                 let held = missing_if_damaged(fetch_work::is_held(&scope, &work.token))?;

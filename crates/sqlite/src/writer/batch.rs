@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::clock_reading::ClockReading;
-use crate::command_queue::CommandSource;
+use crate::command_queue::{Command, CommandSource};
 use crate::fetch_turns::{AssignedTurn, TurnAnswer};
 use crate::fetch_work::{AssignedWork, WorkAnswer};
 use crate::locks;
@@ -18,23 +18,36 @@ use crate::writer::connection::BatchLoss;
 use crate::writer::schedule::{WakeSchedule, WorkHints};
 use crate::writer::{BatchLimits, Writer};
 
+/// How long a batch takes commands that arrive while it runs.
+const OPEN_MAX: Duration = Duration::from_millis(2);
+
+/// Fetches, each with at least one turn that was assigned to it.
+pub(crate) type ServedFetches = Vec<(ParkedTurnFetch, Vec<AssignedTurn>)>;
+
 /// Work that was assigned to parked fetches.
 #[derive(Default)]
 pub(crate) struct Assignments {
-    pub(crate) turns: Vec<(ParkedTurnFetch, AssignedTurn)>,
+    pub(crate) turns: ServedFetches,
+    /// The same with instances in memory: they are answered when the assignment is over, before the commit.
+    pub(crate) warm: ServedFetches,
     pub(crate) work: Vec<(ParkedWorkFetch, AssignedWork)>,
 }
 
 impl Assignments {
+    /// The fetches that get instances in memory, or the others.
+    pub(crate) fn served(&mut self, in_memory: bool) -> &mut ServedFetches {
+        if in_memory { &mut self.warm } else { &mut self.turns }
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
-        self.turns.is_empty() && self.work.is_empty()
+        self.turns.is_empty() && self.warm.is_empty() && self.work.is_empty()
     }
 
     /// The same assignments, each with the time from which its renewed lock counts.
     fn renewed(mut self, held: &[(String, ClockReading, u64)]) -> Self {
         let renewed_at =
             |token: &str| held.iter().rev().find(|(other, ..)| other == token).map(|(_, at, _)| *at);
-        for (_, turn) in &mut self.turns {
+        for turn in self.turns.iter_mut().flat_map(|(_, turns)| turns) {
             turn.at = renewed_at(&turn.token).unwrap_or(turn.at);
         }
         for (_, work) in &mut self.work {
@@ -60,6 +73,10 @@ pub(crate) struct WriterBatch {
     /// Turns that were answered before the commit and whose own commit is outstanding.
     pub(crate) early: HashSet<String>,
     window_open: bool,
+    /// When it began, by the monotonic clock.
+    began: Duration,
+    /// Commands arrived while it ran.
+    in_burst: bool,
     /// An instance was skipped because its turn ended in this very batch.
     pub(crate) look_again: bool,
     /// How many operations and assignments it has.
@@ -148,6 +165,7 @@ impl Writer {
     /// Runs pending operations, and commands that arrive while the window is open.
     fn fill(&mut self, batch: &mut WriterBatch, source: &mut dyn CommandSource) -> Result<(), BatchLoss> {
         batch.changes_before = self.db.conn.total_changes();
+        batch.began = self.db.clock.monotonic();
         self.outage.batch_begins();
         self.db.renewed.clear();
         if self.db.batch_begins(self.outage.is_careful()) {
@@ -170,17 +188,27 @@ impl Writer {
             }
             while let Some(operation) = batch.todo.front_mut() {
                 let undoable = batch.alone || operation.writes_before_refusal() || self.outage.is_careful();
-                let (kept, effects) = self.db.run_whole(undoable, |scope| operation.run(scope))?;
+                let (kept, mut effects) = self.db.run_whole(undoable, |scope| operation.run(scope))?;
+                let fetches = std::mem::take(&mut effects.fetches);
                 if kept {
                     batch.absorb(effects, &mut self.schedule);
                 }
+                fetches.into_iter().for_each(|fetch| self.accept(Command::FetchWork(fetch)));
                 batch.done.extend(batch.todo.pop_front());
             }
             if batch.alone {
                 break;
             }
             self.assign(batch)?;
-            if batch.early.is_empty() || batch.is_full(&self.limits) || !self.await_commands(batch, source) {
+            if batch.is_full(&self.limits) {
+                break;
+            }
+            let has_more = if batch.early.is_empty() {
+                self.take_arrived(batch, source)
+            } else {
+                self.await_commands(batch, source)
+            };
+            if !has_more {
                 break;
             }
         }
@@ -193,6 +221,21 @@ impl Writer {
         }
         batch.effects.totals.write(&self.db.conn)?;
         Ok(())
+    }
+
+    /// Takes commands that arrived while the batch ran, so that a burst of them shares one commit; `false` if there are none.
+    /// Once some have arrived, others are on their way: they are awaited for a part of what a commit costs.
+    fn take_arrived(&mut self, batch: &mut WriterBatch, source: &mut dyn CommandSource) -> bool {
+        let left = OPEN_MAX.saturating_sub(self.db.clock.monotonic().saturating_sub(batch.began));
+        if left.is_zero() {
+            return false;
+        }
+        let wait = if batch.in_burst { self.db.burst_gap().min(left) } else { Duration::ZERO };
+        let commands = source.arrived_within(wait);
+        batch.in_burst |= !commands.is_empty();
+        let has_more = !commands.is_empty();
+        commands.into_iter().for_each(|command| self.accept(command));
+        has_more
     }
 
     /// Waits for commands while the window is open; `false` when it is over.
@@ -226,7 +269,7 @@ impl Writer {
             self.db.own_locks.end(token);
         }
         for (token, at, lock_ms) in effects.held {
-            self.db.own_locks.hold(token, at, lock_ms);
+            self.db.own_locks.hold(&token, at, lock_ms);
         }
         for token in &effects.released {
             self.db.own_locks.release(token);
@@ -240,6 +283,9 @@ impl Writer {
         }
         if effects.garbage {
             self.garbage.note(self.db.now());
+        }
+        if effects.freed {
+            self.shrinking.note(self.db.now());
         }
         self.schedule.hints.turns |= look_again;
         self.note_read(&effects.ended_turns, &assigned);
@@ -262,11 +308,11 @@ impl Writer {
         is_spent: fn(ClockReading, ClockReading, u64) -> bool,
     ) {
         let now = self.db.now();
-        for (fetch, turn) in assigned.turns {
-            if is_spent(turn.at, now, turn.lock_ms) {
-                self.late.turns.push((fetch, turn));
+        for (fetch, turns) in assigned.turns {
+            if turns.iter().any(|turn| is_spent(turn.at, now, turn.lock_ms)) {
+                self.late.turns.push((fetch, turns));
             } else {
-                self.answer_turn(fetch, turn);
+                self.answer_turns(fetch, turns);
             }
         }
         for (fetch, work) in assigned.work {
@@ -278,11 +324,13 @@ impl Writer {
         }
     }
 
-    pub(crate) fn answer_turn(&self, fetch: ParkedTurnFetch, turn: AssignedTurn) {
-        let unread = UnreadWork::Turn { token: turn.token.clone() };
-        let guard = UnreadGuard::new(Arc::clone(&self.commands), unread);
-        // If the caller no longer listens, dropping the answer returns the instance.
-        drop(fetch.reply.send(Ok(Some(TurnAnswer { turn, guard }))));
+    pub(crate) fn answer_turns(&self, fetch: ParkedTurnFetch, turns: Vec<AssignedTurn>) {
+        let guarded = |turn: AssignedTurn| {
+            let unread = UnreadWork::Turn { token: turn.token.clone() };
+            TurnAnswer { turn, guard: UnreadGuard::new(Arc::clone(&self.commands), unread) }
+        };
+        // If the caller no longer listens, dropping the answer returns the instances.
+        drop(fetch.reply.send(Ok(Some(turns.into_iter().map(guarded).collect()))));
     }
 
     pub(crate) fn answer_work(&self, fetch: ParkedWorkFetch, work: AssignedWork) {

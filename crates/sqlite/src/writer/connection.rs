@@ -20,6 +20,8 @@ const CHEAP_COMMIT: Duration = Duration::from_micros(50);
 /// Bounds of the wait for the commits of turns that began early.
 const WINDOW_MIN: Duration = Duration::from_micros(100);
 const WINDOW_MAX: Duration = Duration::from_micros(300);
+/// Longest wait for the next command of a burst.
+const BURST_GAP_MAX: Duration = Duration::from_micros(100);
 
 /// Why a batch was lost.
 #[derive(Debug)]
@@ -121,6 +123,15 @@ impl WriteConnection {
             Duration::ZERO
         } else {
             self.commit_time.clamp(WINDOW_MIN, WINDOW_MAX)
+        }
+    }
+
+    /// How long a batch waits for the next command of a burst.
+    pub(crate) fn burst_gap(&self) -> Duration {
+        if self.commit_time < CHEAP_COMMIT {
+            Duration::ZERO
+        } else {
+            (self.commit_time / 4).min(BURST_GAP_MAX)
         }
     }
 
@@ -249,3 +260,6 @@ impl WriteConnection {
 fn is_busy(error: &rusqlite::Error) -> bool {
     matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
 }
+
+#[cfg(test)]
+mod tests;

@@ -113,12 +113,13 @@ impl Writer {
 
     /// Parks fetches again whose assignment came to nothing.
     pub(crate) fn park_again(&mut self, assigned: Assignments) {
-        self.schedule.hints.turns |= !assigned.turns.is_empty();
-        self.schedule.hints.work |= !assigned.work.is_empty();
-        for (fetch, _turn) in assigned.turns {
+        let Assignments { turns, warm, work } = assigned;
+        self.schedule.hints.turns |= !turns.is_empty() || !warm.is_empty();
+        self.schedule.hints.work |= !work.is_empty();
+        for (fetch, _turns) in turns.into_iter().chain(warm) {
             self.fetches.turns.park_again(fetch);
         }
-        for (fetch, _work) in assigned.work {
+        for (fetch, _work) in work {
             self.fetches.work.park_again(fetch);
         }
     }
@@ -145,8 +146,8 @@ impl Writer {
             operation.fail(reason, false);
         }
         self.outage.forget_owed();
-        for Assignments { turns, work } in [assigned, late, std::mem::take(&mut self.late)] {
-            turns.into_iter().for_each(|(fetch, _)| fail_for_good(fetch, reason));
+        for Assignments { turns, warm, work } in [assigned, late, std::mem::take(&mut self.late)] {
+            turns.into_iter().chain(warm).for_each(|(fetch, _)| fail_for_good(fetch, reason));
             work.into_iter().for_each(|(fetch, _)| fail_for_good(fetch, reason));
         }
         no_turn.into_iter().for_each(|fetch| fail_for_good(fetch, reason));

@@ -200,81 +200,10 @@ impl OtherProcesses {
     }
 }
 
+#[inline(always)]
 fn data_version(conn: &Connection) -> Result<i64, rusqlite::Error> {
     conn.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get(0))
 }
 
 #[cfg(test)]
-mod tests {
-    use std::future::Future;
-    use std::path::Path;
-    use std::pin::Pin;
-    use std::sync::{Arc, Mutex};
-
-    use everturn_provider::ManualClock;
-
-    use super::*;
-    use crate::command_queue::CommandQueue;
-    use crate::writer::WriterShared;
-
-    /// Lets another process lock the file at the moment when the clock is read: between the two reads of a look.
-    #[derive(Debug)]
-    struct LockingClock {
-        time: ManualClock,
-        other: Mutex<Option<Connection>>,
-    }
-
-    impl Clock for LockingClock {
-        fn wall_ms(&self) -> u64 {
-            self.time.wall_ms()
-        }
-
-        fn monotonic(&self) -> Duration {
-            if let Some(other) = &*self.other.lock().unwrap() {
-                other.execute_batch("BEGIN EXCLUSIVE").unwrap();
-            }
-            self.time.monotonic()
-        }
-
-        fn random_u128(&self) -> u128 {
-            self.time.random_u128()
-        }
-
-        fn moved(&self) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-            self.time.moved()
-        }
-    }
-
-    fn users(path: &Path) -> FileUsers {
-        let (commands, shared) = (Arc::new(CommandQueue::default()), Arc::new(WriterShared::default()));
-        let process_writers = ProcessWriters::join(path, commands, shared, None, false);
-        FileUsers {
-            folder: OwnerFolder::beside(path),
-            own: None,
-            process_writers,
-            read_only: false,
-            frozen: None,
-        }
-    }
-
-    #[test]
-    fn a_commit_is_noticed_although_the_first_look_at_the_schema_fails() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("store.db");
-        // In this mode a writer keeps readers out.
-        let other = Connection::open(&path).unwrap();
-        other.execute_batch("CREATE TABLE t (a)").unwrap();
-        let conn = Connection::open(&path).unwrap();
-        conn.busy_timeout(Duration::ZERO).unwrap();
-        let mut others = OtherProcesses::new(&conn, Some(users(&path))).unwrap();
-        let clock = Arc::new(LockingClock { time: ManualClock::new(0), other: Mutex::new(None) });
-        let db = WriteConnection::new(conn, Arc::clone(&clock) as _, Duration::ZERO);
-        let guard = StoreGuard::default();
-        other.pragma_update(None, "user_version", 99).unwrap();
-        *clock.other.lock().unwrap() = Some(other);
-        assert!(others.have_committed(&db, &guard).is_err(), "the file was locked in the middle of the look");
-        clock.other.lock().unwrap().take().unwrap().execute_batch("ROLLBACK").unwrap();
-        assert!(others.have_committed(&db, &guard).unwrap(), "the commit is noticed after all");
-        assert!(guard.refusal().is_some(), "and with it the newer schema");
-    }
-}
+mod tests;

@@ -138,3 +138,41 @@ impl WriterOutage {
         Some(self.broken.insert(reason.to_owned()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batches_that_run_again_without_a_row_are_counted_until_one_is_committed() {
+        let mut outage = WriterOutage::default();
+        for nth in 1..=PASSED_OVER_MAX {
+            assert!(outage.may_pass_over(), "batch {nth} of {PASSED_OVER_MAX} runs again");
+        }
+        assert!(!outage.may_pass_over(), "one more in a row is an outage");
+        outage.batch_is_committed(false);
+        assert!(outage.may_pass_over(), "after a commit they are counted anew");
+    }
+
+    #[test]
+    fn only_a_batch_that_wrote_ends_an_outage() {
+        let mut outage = WriterOutage::default();
+        assert!(!outage.batch_is_committed(true), "there was no outage");
+        outage.batch_is_lost();
+        assert!(!outage.batch_is_committed(false), "a batch that wrote nothing commits on a full disk, too");
+        assert!(outage.is_under_way());
+        assert!(outage.batch_is_committed(true), "the store is back");
+        assert!(!outage.is_under_way());
+    }
+
+    #[test]
+    fn operations_have_savepoints_in_the_thousand_batches_after_a_lost_one() {
+        let mut outage = WriterOutage::default();
+        assert!(!outage.is_careful(), "no batch was lost");
+        outage.batch_is_lost();
+        (1..CAREFUL_BATCHES).for_each(|_| outage.batch_begins());
+        assert!(outage.is_careful(), "the last of them");
+        outage.batch_begins();
+        assert!(!outage.is_careful(), "the one after it");
+    }
+}

@@ -9,9 +9,9 @@ use crate::unreadable::RowPlace;
 use crate::writer::Writer;
 use crate::writer::batch::{Assignments, WriterBatch};
 
-const NAME_OF_INSTANCE: &str = "SELECT instance_id FROM instances INDEXED BY sqlite_autoindex_instances_1 \
+const NAME_OF_INSTANCE: &str = "SELECT instance_id FROM everturn_instances INDEXED BY sqlite_autoindex_everturn_instances_1 \
      WHERE instance_key = ?1";
-const INSTANCE_OF_ACTIVITY: &str = "SELECT instance_id FROM worker_queue WHERE seq = ?1";
+const INSTANCE_OF_ACTIVITY: &str = "SELECT instance_id FROM everturn_worker_queue WHERE seq = ?1";
 
 impl Writer {
     /// A row ended the batch because it could not be read: runs the batch again without it.

@@ -14,21 +14,25 @@ use crate::locks::OwnLocks;
 pub(crate) const CLOCK_LOOK: Duration = Duration::from_secs(1);
 /// A busy writer finds out what becomes due next this long after a commit at the latest.
 const DUE_UNKNOWN_MAX: Duration = Duration::from_millis(1);
+/// Pauses between looks at instances that are passed over while their runtime takes a step of them. A step that commits makes
+/// the writer look at once.
+const STEP_PAUSE_MIN: Duration = Duration::from_millis(5);
+const STEP_PAUSE_MAX: Duration = Duration::from_millis(100);
 /// How many batches in a row postpone the expiry of locks because calls of lock holders are pending.
 const EXPIRY_DEFERRED_MAX: u32 = 16;
 /// Up to so many instances are looked at again after every commit of another process. If more were skipped, the look that is
 /// taken every second finds what the other process made ready among them.
 const SKIPPED_FEW: usize = 256;
 const NEXT_DUE: &str = "SELECT min(at_ms) FROM ( \
-     SELECT min(visible_at_ms) AS at_ms FROM orchestrator_queue WHERE visible_at_ms > 0 AND visible_at_ms > ?1 \
-     UNION ALL SELECT min(visible_at_ms) FROM worker_queue WHERE visible_at_ms > 0 AND visible_at_ms > ?1 \
-     UNION ALL SELECT min(delayed_until_ms) FROM instances \
+     SELECT min(visible_at_ms) AS at_ms FROM everturn_orchestrator_queue WHERE visible_at_ms > 0 AND visible_at_ms > ?1 \
+     UNION ALL SELECT min(visible_at_ms) FROM everturn_worker_queue WHERE visible_at_ms > 0 AND visible_at_ms > ?1 \
+     UNION ALL SELECT min(delayed_until_ms) FROM everturn_instances \
          WHERE delayed_until_ms IS NOT NULL AND delayed_until_ms > ?1 \
-     UNION ALL SELECT min(locked_until_ms) FROM instances \
+     UNION ALL SELECT min(locked_until_ms) FROM everturn_instances \
          WHERE lock_token IS NOT NULL AND ready_seq IS NULL AND locked_until_ms > ?1 \
-     UNION ALL SELECT min(locked_until_ms) FROM worker_queue \
+     UNION ALL SELECT min(locked_until_ms) FROM everturn_worker_queue \
          WHERE lock_token IS NOT NULL AND ready = 0 AND locked_until_ms > ?1 \
-     UNION ALL SELECT min(lease_until_ms) FROM sessions WHERE lease_until_ms > ?1)";
+     UNION ALL SELECT min(lease_until_ms) FROM everturn_sessions WHERE lease_until_ms > ?1)";
 
 /// Where a look is worthwhile: hints that may be wrong, never the only record of anything.
 #[derive(Debug, Default, Clone, Copy)]
@@ -71,12 +75,22 @@ impl SkippedInstances {
     }
 }
 
+/// When to look again at instances whose runtime takes a step of them. Nothing reports a step that ends without a commit.
+#[derive(Debug, Default)]
+struct StepRetry {
+    /// By the monotonic clock; `None` if no instance was passed over.
+    at: Option<Duration>,
+    pause: Duration,
+}
+
 /// The schedule of wake-ups.
 #[derive(Debug)]
 pub(crate) struct WakeSchedule {
     pub(crate) hints: WorkHints,
     /// The last batch was full before every parked fetch was served.
     pub(crate) assignment_owed: bool,
+    /// At least as many instances were ready as were asked for, and a fetch may take several of them.
+    pub(crate) several_are_ready: bool,
     /// Locks that end later than they could: the wall clock was set back.
     pub(crate) future_locks: FutureLocks,
     skipped: Option<SkippedInstances>,
@@ -89,6 +103,7 @@ pub(crate) struct WakeSchedule {
     /// When everything was last looked at, by the monotonic clock.
     looked_at: Duration,
     expiry_deferred: u32,
+    step_retry: StepRetry,
 }
 
 impl Default for WakeSchedule {
@@ -96,6 +111,7 @@ impl Default for WakeSchedule {
         Self {
             hints: WorkHints::ALL,
             assignment_owed: false,
+            several_are_ready: false,
             future_locks: FutureLocks::default(),
             skipped: None,
             woken_ms: i64::MIN,
@@ -103,6 +119,7 @@ impl Default for WakeSchedule {
             due_unknown_since: Some(Duration::ZERO),
             looked_at: Duration::ZERO,
             expiry_deferred: 0,
+            step_retry: StepRetry::default(),
         }
     }
 }
@@ -161,10 +178,12 @@ impl WakeSchedule {
         let by_monotonic =
             self.next_deadline(own_locks).map(|deadline| deadline.saturating_sub(now.monotonic));
         let by_wall = self.next_due_ms.map(|due_ms| until(due_ms, now));
-        [by_wall, by_monotonic].into_iter().flatten().min()
+        let by_step = self.step_retry.at.map(|at| at.saturating_sub(now.monotonic));
+        [by_wall, by_monotonic, by_step].into_iter().flatten().min()
     }
 
     /// When the next lock ends that is judged by the monotonic clock.
+    #[inline(always)]
     fn next_deadline(&self, own_locks: &OwnLocks) -> Option<Duration> {
         [own_locks.next_deadline(), self.future_locks.next_end()].into_iter().flatten().min()
     }
@@ -178,9 +197,28 @@ impl WakeSchedule {
         }
     }
 
+    /// All ready instances were looked at; some were passed over because their runtime takes a step of them, or none.
+    pub(crate) fn note_stepping(&mut self, was_passed_over: bool, now: ClockReading) {
+        if !was_passed_over {
+            self.step_retry = StepRetry::default();
+        } else if self.step_retry.at.is_none() {
+            let pause = self.step_retry.pause.saturating_mul(2).clamp(STEP_PAUSE_MIN, STEP_PAUSE_MAX);
+            self.step_retry = StepRetry { at: Some(now.monotonic.saturating_add(pause)), pause };
+        }
+    }
+
+    /// Looks again at instances that were passed over for a step, if their pause is over.
+    pub(crate) fn look_at_stepping(&mut self, now: ClockReading) {
+        if self.step_retry.at.is_some_and(|at| at <= now.monotonic) {
+            self.step_retry.at = None;
+            self.hints.turns = true;
+        }
+    }
+
     /// Notes a wake-up without a command.
     pub(crate) fn tick(&mut self, now: ClockReading, must_look: bool) {
         self.look_at_least_every_second(now);
+        self.look_at_stepping(now);
         if must_look {
             self.hints = WorkHints::ALL;
         }
@@ -237,50 +275,4 @@ fn until(due_ms: i64, now: ClockReading) -> Duration {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const NOW: ClockReading = ClockReading { wall_ms: 1_000, monotonic: Duration::from_secs(100) };
-
-    /// A schedule that has skipped so many instances and looked at everything just now.
-    fn having_skipped(count: usize) -> WakeSchedule {
-        let mut schedule = WakeSchedule::default();
-        schedule.look_at_least_every_second(NOW);
-        let mut skipped = schedule.take_skipped(Some(None));
-        (1_i64..).take(count).for_each(|seq| skipped.skip(seq));
-        schedule.keep_skipped(skipped);
-        schedule
-    }
-
-    fn skipped_up_to(schedule: &mut WakeSchedule) -> i64 {
-        schedule.take_skipped(Some(None)).up_to
-    }
-
-    #[test]
-    fn many_skipped_instances_are_not_looked_at_again_after_every_foreign_commit() {
-        let mut schedule = having_skipped(10_000);
-        schedule.forget_looks(NOW);
-        assert_eq!(skipped_up_to(&mut schedule), 10_000);
-    }
-
-    #[test]
-    fn what_another_process_made_ready_among_them_is_found_within_a_second() {
-        let mut schedule = having_skipped(10_000);
-        schedule.forget_looks(NOW);
-        schedule.look_at_least_every_second(ClockReading { monotonic: NOW.monotonic + CLOCK_LOOK, ..NOW });
-        assert_eq!(skipped_up_to(&mut schedule), i64::MIN);
-    }
-
-    #[test]
-    fn few_skipped_instances_are_looked_at_again_after_a_foreign_commit() {
-        let mut schedule = having_skipped(10);
-        schedule.forget_looks(NOW);
-        assert_eq!(skipped_up_to(&mut schedule), i64::MIN);
-    }
-
-    #[test]
-    fn an_instance_behind_the_skipped_ones_is_none_of_them() {
-        let schedule = having_skipped(10);
-        assert!(schedule.is_skipped(10) && !schedule.is_skipped(11));
-    }
-}
+mod tests;

@@ -11,6 +11,7 @@ use everturn_provider::store::{
 use everturn_provider::{Clock, ManualClock, ProviderError, TagFilter};
 use rusqlite::Connection;
 use tokio::sync::oneshot;
+use tokio::sync::oneshot::error::TryRecvError;
 
 use super::{BatchLimits, Writer, WriterShared, WriterStep};
 use crate::abandon_turn::AbandonTurn;
@@ -30,6 +31,9 @@ use crate::{pragmas, schema};
 
 mod deferred_expiry;
 mod fair_share;
+mod open_batch;
+mod passed_over_steps;
+mod several_turns;
 mod slices;
 mod unreadable_pages;
 
@@ -43,6 +47,8 @@ type Answer<T> = oneshot::Receiver<Result<T, ProviderError>>;
 struct Script<'a> {
     opened: usize,
     commands: VecDeque<Box<dyn FnOnce() -> Vec<Command> + 'a>>,
+    /// Commands that arrive while operations run.
+    arriving: VecDeque<Box<dyn FnOnce() -> Vec<Command> + 'a>>,
 }
 
 impl CommandSource for Script<'_> {
@@ -52,6 +58,10 @@ impl CommandSource for Script<'_> {
 
     fn next(&mut self) -> Option<Vec<Command>> {
         self.commands.pop_front().map(|commands| commands())
+    }
+
+    fn arrived_within(&mut self, _wait: Duration) -> Vec<Command> {
+        self.arriving.pop_front().map(|commands| commands()).unwrap_or_default()
     }
 }
 
@@ -113,8 +123,12 @@ fn start() -> Submit {
 }
 
 fn start_after(delay: Option<Duration>) -> Submit {
+    start_of("a", delay)
+}
+
+fn start_of(instance: &str, delay: Option<Duration>) -> Submit {
     let start = WorkItem::StartOrchestration {
-        instance: "a".to_owned(),
+        instance: instance.to_owned(),
         orchestration: "order".to_owned(),
         input: String::new(),
         version: None,
@@ -127,17 +141,43 @@ fn start_after(delay: Option<Duration>) -> Submit {
 }
 
 fn signal() -> Submit {
-    let signal =
-        WorkItem::ExternalRaised { instance: "a".to_owned(), name: "go".to_owned(), data: String::new() };
-    message(signal, None)
+    signal_of("a")
 }
 
-fn turn_fetch(writer: &mut Writer, id: u64, warm: Option<Arc<dyn WarmView>>) -> Answer<Option<TurnAnswer>> {
+fn signal_of(instance: &str) -> Submit {
+    let instance = instance.to_owned();
+    message(WorkItem::ExternalRaised { instance, name: "go".to_owned(), data: String::new() }, None)
+}
+
+/// The answer to a fetch of one turn.
+struct OneTurn(Answer<Option<Vec<TurnAnswer>>>);
+
+impl OneTurn {
+    fn try_recv(&mut self) -> Result<Result<Option<TurnAnswer>, ProviderError>, TryRecvError> {
+        let one = |mut turns: Vec<TurnAnswer>| {
+            assert_eq!(turns.len(), 1);
+            turns.remove(0)
+        };
+        self.0.try_recv().map(|answer| answer.map(|turns| turns.map(one)))
+    }
+}
+
+fn turn_fetch(writer: &mut Writer, id: u64, warm: Option<Arc<dyn WarmView>>) -> OneTurn {
+    OneTurn(turns_fetch(writer, id, 1, warm))
+}
+
+fn turns_fetch(
+    writer: &mut Writer,
+    id: u64,
+    turns_max: usize,
+    warm: Option<Arc<dyn WarmView>>,
+) -> Answer<Option<Vec<TurnAnswer>>> {
     let (reply, answer) = oneshot::channel();
     let lock_timeout = Duration::from_secs(30);
     writer.accept(Command::FetchTurn(ParkedTurnFetch {
         id,
         once: false,
+        turns_max,
         lock_timeout,
         range: None,
         warm,
@@ -166,8 +206,9 @@ fn work_fetch(writer: &mut Writer, id: u64) -> Answer<Option<WorkAnswer>> {
 
 fn commit(answer: &TurnAnswer, event_id: u64, clock: &dyn Clock) -> CommitTurn {
     let kind = EventKind::ExternalEvent { name: "go".to_owned(), data: String::new() };
+    let instance = &answer.turn.instance_id;
     let activity = WorkItem::ActivityExecute {
-        instance: "a".to_owned(),
+        instance: instance.clone(),
         execution_id: 1,
         id: event_id,
         name: "pay".to_owned(),
@@ -176,12 +217,12 @@ fn commit(answer: &TurnAnswer, event_id: u64, clock: &dyn Clock) -> CommitTurn {
         tag: None,
     };
     let mut turn = TurnCommit::new(answer.turn.token.clone(), 1);
-    turn.history_delta = vec![Event::stamped(event_id, "a", 1, None, 1, kind)];
+    turn.history_delta = vec![Event::stamped(event_id, instance, 1, None, 1, kind)];
     turn.worker_items = vec![activity.into()];
     turn.update.orchestration_name = Some("order".to_owned());
     turn.update.orchestration_version = Some("1.0.0".to_owned());
     turn.stamp = Some(Stamp(event_id));
-    CommitTurn::encode(&turn, clock).unwrap()
+    CommitTurn::encode(CommitTurn::NAME, &turn, clock).unwrap()
 }
 
 /// A runtime that has every instance in memory, whatever its stamp.
@@ -191,11 +232,19 @@ impl WarmView for AlwaysWarm {
     fn lend(&self, _instance: &str, _execution_id: u64, _stamp: Stamp) -> Option<LentInstance> {
         Some(LentInstance::new(()))
     }
+
+    fn holds(&self, _instance: &str, _execution_id: u64, _stamp: Stamp) -> bool {
+        true
+    }
 }
 
 /// Starts the instance and commits its first turn, so that the next one can be warm.
 fn warm_up(writer: &mut Writer) {
-    let mut started = call(writer, start());
+    warm_up_of(writer, "a");
+}
+
+fn warm_up_of(writer: &mut Writer, instance: &str) {
+    let mut started = call(writer, start_of(instance, None));
     let mut turn = turn_fetch(writer, 0, None);
     drive(writer);
     started.try_recv().unwrap().unwrap();
@@ -215,7 +264,7 @@ fn commits(writer: &Writer) -> u64 {
 }
 
 fn queued(writer: &Writer) -> i64 {
-    writer.db.conn.query_row("SELECT count(*) FROM worker_queue", [], |row| row.get(0)).unwrap()
+    writer.db.conn.query_row("SELECT count(*) FROM everturn_worker_queue", [], |row| row.get(0)).unwrap()
 }
 
 #[test]
@@ -253,8 +302,11 @@ fn a_lost_batch_answers_no_fetch_with_what_it_had_assigned() {
     drop((small, large));
     // The activity of the first operation was assigned once, in a transaction that was committed.
     let answer = waiting.try_recv().unwrap().unwrap().unwrap();
-    let token: String =
-        writer.db.conn.query_row("SELECT lock_token FROM worker_queue", [], |row| row.get(0)).unwrap();
+    let token: String = writer
+        .db
+        .conn
+        .query_row("SELECT lock_token FROM everturn_worker_queue", [], |row| row.get(0))
+        .unwrap();
     assert_eq!(answer.work.token, token);
 }
 
@@ -331,7 +383,7 @@ fn an_early_turn_of_a_lost_batch_cannot_commit() {
     let attempts: i64 = writer
         .db
         .conn
-        .query_row("SELECT attempt_count FROM orchestrator_queue", [], |row| row.get(0))
+        .query_row("SELECT attempt_count FROM everturn_orchestrator_queue", [], |row| row.get(0))
         .unwrap();
     assert_eq!(attempts, 1);
 }
@@ -371,7 +423,9 @@ fn an_answer_dropped_unread_returns_the_work_with_its_attempt() {
     let (attempts, ready): (i64, bool) = writer
         .db
         .conn
-        .query_row("SELECT attempt_count, ready FROM worker_queue", [], |row| Ok((row.get(0)?, row.get(1)?)))
+        .query_row("SELECT attempt_count, ready FROM everturn_worker_queue", [], |row| {
+            Ok((row.get(0)?, row.get(1)?))
+        })
         .unwrap();
     assert_eq!((attempts, ready), (0, true));
 }
@@ -397,8 +451,11 @@ fn work_that_is_returned_during_an_outage_is_free_after_it() {
     let mut next = work_fetch(&mut writer, 2);
     drive(&mut writer);
     next.try_recv().unwrap().unwrap().expect("the lock is released");
-    let attempts: i64 =
-        writer.db.conn.query_row("SELECT attempt_count FROM worker_queue", [], |row| row.get(0)).unwrap();
+    let attempts: i64 = writer
+        .db
+        .conn
+        .query_row("SELECT attempt_count FROM everturn_worker_queue", [], |row| row.get(0))
+        .unwrap();
     assert_eq!(attempts, 1);
 }
 
@@ -414,7 +471,7 @@ impl Verb for Slow {
         Ok(())
     }
 
-    fn committed(&self) {
+    fn committed(&self, _answer: &Self::Answer) {
         self.0.advance(self.1);
     }
 }
@@ -496,7 +553,7 @@ impl Verb for Panics {
     const ORDER: BatchOrder = BatchOrder::NewWork;
 
     fn run(&self, scope: &mut Scope<'_>) -> Result<(), VerbFailure> {
-        scope.conn.execute("DELETE FROM worker_queue", [])?;
+        scope.conn.execute("DELETE FROM everturn_worker_queue", [])?;
         panic!("on purpose");
     }
 }
@@ -527,7 +584,7 @@ impl Verb for RefusedLate {
     const ORDER: BatchOrder = BatchOrder::NewWork;
 
     fn run(&self, scope: &mut Scope<'_>) -> Result<(), VerbFailure> {
-        scope.conn.execute("DELETE FROM worker_queue", [])?;
+        scope.conn.execute("DELETE FROM everturn_worker_queue", [])?;
         Err(ProviderError::permanent("", "no").into())
     }
 }
@@ -621,7 +678,7 @@ fn an_outcome_that_waited_with_a_late_renewal_is_recorded() {
 }
 
 /// Parks a fetch for each kind of work; there is none.
-fn with_parked_fetches(writer: &mut Writer) -> (Answer<Option<TurnAnswer>>, Answer<Option<WorkAnswer>>) {
+fn with_parked_fetches(writer: &mut Writer) -> (OneTurn, Answer<Option<WorkAnswer>>) {
     let fetches = (turn_fetch(writer, 90, None), work_fetch(writer, 91));
     drive(writer);
     fetches
@@ -707,7 +764,9 @@ fn work_that_is_returned_while_the_file_is_locked_is_free_after_the_next_commit(
     let locked: i64 = writer
         .db
         .conn
-        .query_row("SELECT count(*) FROM worker_queue WHERE lock_token IS NOT NULL", [], |row| row.get(0))
+        .query_row("SELECT count(*) FROM everturn_worker_queue WHERE lock_token IS NOT NULL", [], |row| {
+            row.get(0)
+        })
         .unwrap();
     assert_eq!(locked, 0, "the lock is released");
 }

@@ -86,4 +86,11 @@ impl CommandSource for Window<'_> {
         let commands = self.commands.take(Some(left), true).commands;
         (!commands.is_empty()).then_some(commands)
     }
+
+    fn arrived_within(&mut self, wait: Duration) -> Vec<Command> {
+        if wait.is_zero() && !self.commands.has_commands() {
+            return Vec::new();
+        }
+        self.commands.take(Some(wait), true).commands
+    }
 }

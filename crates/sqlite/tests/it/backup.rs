@@ -79,6 +79,8 @@ async fn a_database_in_memory_can_be_copied_to_a_file() {
     let memory = SqliteProvider::new_in_memory().await.unwrap();
     begin(&memory, "a", vec![]).await;
     memory.backup(store.path()).await.unwrap();
+    let auto_vacuum: i64 = store.sql().query_row("PRAGMA auto_vacuum", [], |row| row.get(0)).unwrap();
+    assert_eq!(auto_vacuum, 2, "the copy can give pages back to the disk");
     assert_eq!(store.open().await.read("a").await.unwrap(), memory.read("a").await.unwrap());
 }
 

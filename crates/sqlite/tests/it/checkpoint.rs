@@ -46,7 +46,7 @@ async fn a_reader_that_stays_open_stops_no_writes() {
     let provider = store.open().await;
     begin(&provider, "a", vec![]).await;
     let sql = store.sql();
-    sql.execute_batch("BEGIN; SELECT count(*) FROM history").unwrap();
+    sql.execute_batch("BEGIN; SELECT count(*) FROM everturn_history").unwrap();
     for id in 1..=32 {
         provider.enqueue_for_worker(bulky("a", id)).await.unwrap();
     }

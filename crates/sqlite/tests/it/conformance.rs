@@ -103,8 +103,9 @@ impl ProviderFactory for FileFactory {
         event_id: u64,
     ) {
         let damaged = self.damage(
-            "UPDATE history SET event_data = '{damaged' WHERE execution_id = ?2 AND event_id = ?3 \
-             AND instance_key = (SELECT instance_key FROM instances WHERE instance_id = ?1)",
+            "UPDATE everturn_history SET events = '[{damaged' \
+             WHERE execution_id = ?2 AND ?3 BETWEEN first_event_id AND last_event_id \
+             AND instance_key = (SELECT instance_key FROM everturn_instances WHERE instance_id = ?1)",
             (instance, i64::try_from(execution_id).unwrap(), i64::try_from(event_id).unwrap()),
         );
         assert_eq!(damaged, 1, "there is such an event");
@@ -114,7 +115,7 @@ impl ProviderFactory for FileFactory {
         let conn = Connection::open(self.path()).unwrap();
         let mut select = conn
             .prepare(
-                "SELECT q.attempt_count FROM orchestrator_queue AS q JOIN instances AS i \
+                "SELECT q.attempt_count FROM everturn_orchestrator_queue AS q JOIN everturn_instances AS i \
                  ON i.instance_key = q.instance_key WHERE i.instance_id = ?1 ORDER BY q.seq",
             )
             .unwrap();
@@ -124,8 +125,8 @@ impl ProviderFactory for FileFactory {
 
     async fn damage_orchestrator_rows(&self, _provider: &Arc<dyn Provider>, instance: &str) -> bool {
         let damaged = self.damage(
-            "UPDATE orchestrator_queue SET work_item = '{damaged' \
-             WHERE instance_key = (SELECT instance_key FROM instances WHERE instance_id = ?1)",
+            "UPDATE everturn_orchestrator_queue SET work_item = '{damaged' \
+             WHERE instance_key = (SELECT instance_key FROM everturn_instances WHERE instance_id = ?1)",
             [instance],
         );
         damaged > 0
@@ -139,10 +140,10 @@ impl ProviderFactory for FileFactory {
     ) -> bool {
         let sql = match damage {
             WorkerRowDamage::Item => {
-                "UPDATE worker_queue SET work_item = CAST(x'ff00fe' AS TEXT) WHERE instance_id = ?1"
+                "UPDATE everturn_worker_queue SET work_item = CAST(x'ff00fe' AS TEXT) WHERE instance_id = ?1"
             }
             WorkerRowDamage::ItemAndIdentity => {
-                "UPDATE worker_queue SET work_item = '{damaged', instance_id = '', execution_id = 0, activity_id = 0 \
+                "UPDATE everturn_worker_queue SET work_item = '{damaged', instance_id = '', execution_id = 0, activity_id = 0 \
                  WHERE instance_id = ?1"
             }
         };

@@ -1,11 +1,15 @@
 //! Many operations, few commits.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use everturn_core::WorkItem;
-use everturn_provider::{Provider, TagFilter};
+use everturn_provider::{Clock, Provider, SystemClock, TagFilter};
 use everturn_sqlite::{SqliteOptions, SqliteProvider};
 
 use crate::store::{LOCK, Store, activity, begin, fetch, fetch_work, signal, start};
@@ -28,6 +32,84 @@ async fn operations_that_are_pending_together_share_a_commit() {
     assert!(commits < 1_000, "2000 operations took {commits} commits");
     let admin = provider.as_management_capability().unwrap();
     assert_eq!(admin.get_queue_depths().await.unwrap().worker_queue, 2_000);
+}
+
+/// A clock on which every look takes 100 µs. A call arrives during each look, until enough have arrived.
+#[derive(Default)]
+struct ArrivalClock {
+    ticks: AtomicU32,
+    arrive: Mutex<Option<Box<dyn FnMut() -> bool + Send>>>,
+}
+
+impl fmt::Debug for ArrivalClock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ArrivalClock").finish_non_exhaustive()
+    }
+}
+
+impl Clock for ArrivalClock {
+    fn wall_ms(&self) -> u64 {
+        SystemClock::new().wall_ms()
+    }
+
+    fn monotonic(&self) -> Duration {
+        // Taken out meanwhile: a call that looks at the clock brings no further call.
+        let arrive = self.arrive.lock().unwrap().take();
+        if let Some(mut arrive) = arrive
+            && arrive()
+        {
+            *self.arrive.lock().unwrap() = Some(arrive);
+        }
+        Duration::from_micros(100) * self.ticks.fetch_add(1, Ordering::SeqCst)
+    }
+
+    fn random_u128(&self) -> u128 {
+        SystemClock::new().random_u128()
+    }
+
+    fn moved(&self) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        Box::pin(std::future::pending())
+    }
+}
+
+#[tokio::test]
+async fn a_call_is_answered_while_others_keep_coming() {
+    const CALLS: u64 = 1_000;
+    let (store, clock) = (Store::new(), Arc::<ArrivalClock>::default());
+    let options = SqliteOptions {
+        batch_operations_max: usize::MAX,
+        batch_payload_bytes_max: usize::MAX,
+        clock: Arc::clone(&clock) as Arc<dyn Clock>,
+        ..SqliteOptions::default()
+    };
+    let provider = Arc::new(SqliteProvider::new(&store.url(), Some(options)).await.unwrap());
+    let before = provider.commit_count();
+    let call = {
+        let provider = Arc::clone(&provider);
+        move |id: u64| {
+            let provider = Arc::clone(&provider);
+            Box::pin(async move { provider.enqueue_for_worker(activity("a", id)).await.unwrap() })
+        }
+    };
+    let first = call(1);
+    let (sender, calls) = std::sync::mpsc::channel();
+    let mut next = 2;
+    *clock.arrive.lock().unwrap() = Some(Box::new(move || {
+        let mut call = call(next);
+        // The first poll sends it to the writer.
+        assert!(call.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        sender.send(call).unwrap();
+        next += 1;
+        next <= CALLS
+    }));
+    first.await;
+    // The sender is dropped with the last call.
+    for call in calls.iter().take(CALLS as usize - 1) {
+        call.await;
+    }
+    let commits = provider.commit_count() - before;
+    // Every operation looks at the clock, so that each batch brings many calls for the next.
+    assert!(commits > 1, "{CALLS} calls came into one batch, although a batch is open for 2 ms only");
 }
 
 #[tokio::test]

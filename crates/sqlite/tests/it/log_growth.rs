@@ -9,7 +9,7 @@ use everturn_provider::Provider;
 use everturn_sqlite::SqliteProvider;
 use rusqlite::Connection;
 
-use crate::store::{Store, activity, begin};
+use crate::store::{LOCK, Store, activity, begin, fetch, fetch_work};
 
 const MIB: u64 = 1024 * 1024;
 
@@ -19,7 +19,7 @@ fn fill(conn: &mut Connection, count: u32) {
     filling
         .execute(
             "WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < ?1) \
-             INSERT INTO instances (instance_key, instance_id, orchestration_name, orchestration_version, \
+             INSERT INTO everturn_instances (instance_key, instance_id, orchestration_name, orchestration_version, \
                  current_execution_id, created_at_ms, updated_at_ms, startable) \
              SELECT 1000 + n, 'filled-' || n, 'order', '1.0.0', 1, 1000 + n / 7, 1000 + n, 1 FROM n",
             [count],
@@ -27,9 +27,9 @@ fn fill(conn: &mut Connection, count: u32) {
         .unwrap();
     filling
         .execute(
-            "INSERT INTO executions (instance_key, execution_id, status, started_at_ms, completed_at_ms) \
+            "INSERT INTO everturn_executions (instance_key, execution_id, status, started_at_ms, completed_at_ms) \
              SELECT instance_key, 1, iif(instance_key % 3 = 0, 'Completed', 'Running'), 1, \
-                 iif(instance_key % 3 = 0, 2, NULL) FROM instances WHERE instance_key > 1000",
+                 iif(instance_key % 3 = 0, 2, NULL) FROM everturn_instances WHERE instance_key > 1000",
             [],
         )
         .unwrap();
@@ -133,8 +133,8 @@ async fn the_log_stays_short_while_long_reads_overlap() {
         .sql()
         .execute(
             "WITH RECURSIVE n(n) AS (SELECT 2 UNION ALL SELECT n + 1 FROM n WHERE n <= ?1) \
-             INSERT INTO executions (instance_key, execution_id, status, started_at_ms, completed_at_ms) \
-             SELECT instance_key, n, 'ContinuedAsNew', 1, 1 FROM instances, n WHERE instance_id = 'filled-1'",
+             INSERT INTO everturn_executions (instance_key, execution_id, status, started_at_ms, completed_at_ms) \
+             SELECT instance_key, n, 'ContinuedAsNew', 1, 1 FROM everturn_instances, n WHERE instance_id = 'filled-1'",
             [EXECUTIONS],
         )
         .unwrap();
@@ -148,7 +148,7 @@ async fn the_log_stays_short_while_long_reads_overlap() {
 async fn a_reader_of_another_process_lets_the_log_grow_until_it_leaves() {
     let (store, provider) = filled_store(5_000).await;
     let foreign = store.sql();
-    foreign.execute_batch("BEGIN; SELECT count(*) FROM history").unwrap();
+    foreign.execute_batch("BEGIN; SELECT count(*) FROM everturn_history").unwrap();
     let loops = ListLoops::start(&provider);
     let largest = write(&store, &provider, 80 * MIB).await;
     assert!(largest > 70 * MIB, "the log has {} MiB, which the reader needs", largest / MIB);
@@ -157,6 +157,38 @@ async fn a_reader_of_another_process_lets_the_log_grow_until_it_leaves() {
     write(&store, &provider, 72 * MIB).await;
     loops.stop().await;
     assert!(store.log_bytes() < 64 * MIB, "the log still has {} MiB", store.log_bytes() / MIB);
+}
+
+/// What a frame of the log takes: a page and its header.
+const FRAME_BYTES: u64 = 4_096 + 24;
+
+#[tokio::test]
+async fn a_lock_does_not_write_a_large_payload_again() {
+    let store = Store::new();
+    let provider = store.open().await;
+    begin(&provider, "a", vec![]).await;
+    provider.enqueue_for_worker(bulky(2, 1_000_000)).await.unwrap();
+    let large = WorkItem::ExternalRaised {
+        instance: "a".to_owned(),
+        name: "go".to_owned(),
+        data: "x".repeat(1_000_000),
+    };
+    provider.enqueue_for_orchestrator(large.clone(), None).await.unwrap();
+    let before = store.log_bytes();
+    let frames = |what: &str| {
+        let frames = (store.log_bytes() - before) / FRAME_BYTES;
+        assert!((1..10).contains(&frames), "{what} wrote {frames} frames");
+    };
+    let (item, work_token, _) = fetch_work(&provider).await.unwrap();
+    assert_eq!(item, bulky(2, 1_000_000));
+    frames("a lock of an activity");
+    provider.abandon_work_item(&work_token, None, false).await.unwrap();
+    let (turn, turn_token, _) = fetch(&provider).await.unwrap();
+    assert_eq!(turn.messages, [large]);
+    provider.renew_orchestration_item_lock(&turn_token, LOCK).await.unwrap();
+    provider.abandon_orchestration_item(&turn_token, None, false).await.unwrap();
+    let frames = (store.log_bytes() - before) / FRAME_BYTES;
+    assert!(frames < 40, "two locks, a renewal and their ends wrote {frames} frames");
 }
 
 #[tokio::test]
@@ -171,13 +203,13 @@ async fn a_listing_of_many_pages_is_whole_and_in_order() {
     let admin = provider.as_management_capability().unwrap();
     assert_eq!(
         admin.list_instances().await.unwrap(),
-        expected("SELECT instance_id FROM instances ORDER BY created_at_ms DESC, instance_id")
+        expected("SELECT instance_id FROM everturn_instances ORDER BY created_at_ms DESC, instance_id")
     );
     assert_eq!(
         admin.list_instances_by_status("Completed").await.unwrap(),
         expected(
-            "SELECT instance_id FROM instances JOIN executions USING (instance_key) \
-             WHERE status = 'Completed' ORDER BY created_at_ms DESC, instance_id"
+            "SELECT instance_id FROM everturn_instances JOIN everturn_executions USING (instance_key) \
+             WHERE everturn_executions.status = 'Completed' ORDER BY created_at_ms DESC, instance_id"
         )
     );
     assert!(admin.list_instances_by_status("Failed").await.unwrap().is_empty());

@@ -43,8 +43,10 @@ async fn a_process_that_has_it_open_writes_nothing_more() {
     assert_clear(&refused);
     assert_clear(&provider.enqueue_for_worker(activity("a", 3)).await.unwrap_err());
     assert_clear(&provider.read_status("a").await.unwrap_err());
-    let messages: i64 =
-        store.sql().query_row("SELECT count(*) FROM orchestrator_queue", [], |row| row.get(0)).unwrap();
+    let messages: i64 = store
+        .sql()
+        .query_row("SELECT count(*) FROM everturn_orchestrator_queue", [], |row| row.get(0))
+        .unwrap();
     assert_eq!(messages, 0);
 }
 

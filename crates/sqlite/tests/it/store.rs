@@ -161,6 +161,14 @@ pub(crate) async fn begin(provider: &SqliteProvider, instance: &str, activities:
         .unwrap();
 }
 
+/// Lets a table take values of any type, as a failing disk would store them.
+pub(crate) fn loosen(conn: &Connection, table: &str) {
+    conn.pragma_update(None, "writable_schema", "ON").unwrap();
+    let loosen = "UPDATE sqlite_schema SET sql = replace(sql, ') STRICT', ')') WHERE name = ?1";
+    assert_eq!(conn.execute(loosen, [table]).unwrap(), 1);
+    conn.pragma_update(None, "writable_schema", "RESET").unwrap();
+}
+
 /// Waits until a condition holds; fails after 20 seconds.
 pub(crate) async fn until(mut holds: impl AsyncFnMut() -> bool) {
     let deadline = tokio::time::Instant::now() + Duration::from_secs(20);

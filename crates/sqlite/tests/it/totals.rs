@@ -8,28 +8,38 @@ use everturn_provider::{ExecutionMetadata, Provider, ProviderAdmin};
 use rusqlite::Connection;
 
 use crate::large_store::StoreContent;
-use crate::store::{Store, begin, fetch, signal};
+use crate::store::{Store, begin, fetch, loosen, signal};
 
 /// The totals, and the same numbers counted, of one moment.
 const BOTH: &str = "SELECT printf('%d %d %d %d %d %d', instances, running, completed, failed, executions, events), \
      printf('%d %d %d %d %d %d', \
-     (SELECT count(*) FROM instances WHERE created_at_ms IS NOT NULL), \
-     (SELECT count(*) FROM instances JOIN executions USING (instance_key) \
-         WHERE execution_id = current_execution_id AND status = 'Running'), \
-     (SELECT count(*) FROM instances JOIN executions USING (instance_key) \
-         WHERE execution_id = current_execution_id AND status = 'Completed'), \
-     (SELECT count(*) FROM instances JOIN executions USING (instance_key) \
-         WHERE execution_id = current_execution_id AND status = 'Failed'), \
-     (SELECT count(*) FROM executions JOIN instances USING (instance_key)), \
-     (SELECT coalesce(sum(event_count), 0) FROM executions JOIN instances USING (instance_key))) FROM totals";
+     (SELECT count(*) FROM everturn_instances WHERE created_at_ms IS NOT NULL), \
+     (SELECT count(*) FROM everturn_instances JOIN everturn_executions USING (instance_key) \
+         WHERE execution_id = current_execution_id AND everturn_executions.status = 'Running'), \
+     (SELECT count(*) FROM everturn_instances JOIN everturn_executions USING (instance_key) \
+         WHERE execution_id = current_execution_id AND everturn_executions.status = 'Completed'), \
+     (SELECT count(*) FROM everturn_instances JOIN everturn_executions USING (instance_key) \
+         WHERE execution_id = current_execution_id AND everturn_executions.status = 'Failed'), \
+     (SELECT count(*) FROM everturn_executions JOIN everturn_instances USING (instance_key)), \
+     (SELECT coalesce(sum(iif(e.execution_id = i.current_execution_id, i.event_count, e.event_count)), 0) \
+         FROM everturn_executions AS e JOIN everturn_instances AS i USING (instance_key))) FROM everturn_totals";
 
-/// Fails if a total is not what a count gives.
+/// Instances whose row does not say what became of their current execution.
+const MISDERIVED: &str = "SELECT count(*) FROM everturn_instances AS i LEFT JOIN everturn_executions AS e \
+     ON e.instance_key = i.instance_key AND e.execution_id = i.current_execution_id \
+     WHERE i.status IS NOT e.status \
+     OR (i.ended_at_ms IS NOT NULL) <> coalesce(i.status IN ('Completed', 'Failed'), 0) \
+     OR (i.failure_kind IS NOT NULL AND i.status IS NOT 'Failed')";
+
+/// Fails if a total is not what a count gives, or if the row of an instance contradicts that of its current execution.
 pub(crate) fn assert_right(path: &Path) {
     let conn = Connection::open(path).unwrap();
     conn.busy_timeout(Duration::from_secs(5)).unwrap();
     let (kept, counted): (String, String) =
         conn.query_row(BOTH, [], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
     assert_eq!(kept, counted, "instances, running, completed, failed, executions, events");
+    let misderived: i64 = conn.query_row(MISDERIVED, [], |row| row.get(0)).unwrap();
+    assert_eq!(misderived, 0, "instances whose row contradicts their current execution");
 }
 
 /// Ends the instance's current execution with this status.
@@ -110,4 +120,16 @@ async fn a_large_store_knows_its_totals_and_depths() {
         (40_000, 20_000, 60_000)
     );
     assert_eq!(provider.get_queue_depths().await.unwrap().orchestrator_queue, 20_000);
+}
+
+#[tokio::test]
+async fn a_total_that_is_a_fraction_fails_no_turn() {
+    let store = Store::new();
+    let provider = store.open().await;
+    let sql = store.sql();
+    loosen(&sql, "everturn_totals");
+    sql.execute("UPDATE everturn_totals SET running = 123.5, events = 1e300", []).unwrap();
+    begin(&provider, "a", vec![]).await;
+    let totals = provider.get_system_metrics().await.unwrap();
+    assert_eq!((totals.total_instances, totals.running_instances), (1, 124));
 }

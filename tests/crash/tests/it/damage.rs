@@ -85,7 +85,7 @@ fn why_it_stands_still(machine: &CrashMachine, instance: &str, damages: &[String
                 conn.query_row(sql, (instance, machine.now_ms().cast_signed()), |row| row.get::<_, bool>(0));
             found.unwrap_or(false)
         };
-        if (hit("instances.instance_id") || hit("instances.instance_key")) && is(NAMELESS) {
+        if (hit("everturn_instances.instance_id") || hit("everturn_instances.instance_key")) && is(NAMELESS) {
             return Some("that lost their name");
         }
         REASONS.iter().find(|(_, sql)| is(sql)).map(|(why, _)| *why)
@@ -94,7 +94,7 @@ fn why_it_stands_still(machine: &CrashMachine, instance: &str, damages: &[String
 
 /// No execution is found under this name. A client may have started another instance with it.
 const NAMELESS: &str = "SELECT ?2 > 0 AND NOT EXISTS \
-     (SELECT 1 FROM executions JOIN instances USING (instance_key) WHERE instance_id = ?1)";
+     (SELECT 1 FROM everturn_executions JOIN everturn_instances USING (instance_key) WHERE instance_id = ?1)";
 
 /// The file does not show why an instance does not go on.
 const UNEXPLAINED: &str = "without an explanation";
@@ -103,33 +103,34 @@ const UNEXPLAINED: &str = "without an explanation";
 const REASONS: [(&str, &str); 4] = [
     (
         "that wait for a time to come",
-        "SELECT EXISTS (SELECT 1 FROM orchestrator_queue JOIN instances USING (instance_key) \
+        "SELECT EXISTS (SELECT 1 FROM everturn_orchestrator_queue JOIN everturn_instances USING (instance_key) \
              WHERE instance_id = ?1 AND visible_at_ms > ?2) \
-         OR EXISTS (SELECT 1 FROM instances WHERE instance_id = ?1 AND delayed_until_ms > ?2) \
-         OR EXISTS (SELECT 1 FROM worker_queue WHERE instance_id = ?1 AND visible_at_ms > ?2)",
+         OR EXISTS (SELECT 1 FROM everturn_instances WHERE instance_id = ?1 AND delayed_until_ms > ?2) \
+         OR EXISTS (SELECT 1 FROM everturn_worker_queue WHERE instance_id = ?1 AND visible_at_ms > ?2)",
     ),
     (
         "that wait for the end of a lock",
-        "SELECT EXISTS (SELECT 1 FROM instances WHERE instance_id = ?1 AND locked_until_ms > ?2) \
-         OR EXISTS (SELECT 1 FROM worker_queue WHERE instance_id = ?1 AND locked_until_ms > ?2) \
-         OR EXISTS (SELECT 1 FROM sessions WHERE session_id = ?1 AND lease_until_ms > ?2)",
+        "SELECT EXISTS (SELECT 1 FROM everturn_instances WHERE instance_id = ?1 AND locked_until_ms > ?2) \
+         OR EXISTS (SELECT 1 FROM everturn_worker_queue WHERE instance_id = ?1 AND locked_until_ms > ?2) \
+         OR EXISTS (SELECT 1 FROM everturn_sessions WHERE session_id = ?1 AND lease_until_ms > ?2)",
     ),
     (
         "with a row that the format forbids",
-        "SELECT ?2 > 0 AND (EXISTS (SELECT 1 FROM instances WHERE instance_id = ?1 \
+        "SELECT ?2 > 0 AND (EXISTS (SELECT 1 FROM everturn_instances WHERE instance_id = ?1 \
              AND ((lock_token IS NULL) <> (locked_until_ms IS NULL) OR (lock_token IS NULL) <> (lock_ms IS NULL) \
                  OR (missing_handler IS NULL) <> (missing_version IS NULL) \
+                 OR (created_at_ms IS NULL) <> (orchestration_name IS NULL) \
                  OR startable NOT IN (0, 1) OR orphaned NOT IN (0, 1))) \
-         OR EXISTS (SELECT 1 FROM worker_queue WHERE instance_id = ?1 \
+         OR EXISTS (SELECT 1 FROM everturn_worker_queue WHERE instance_id = ?1 \
              AND ((lock_token IS NULL) <> (locked_until_ms IS NULL) OR (lock_token IS NULL) <> (lock_ms IS NULL) \
                  OR ready NOT IN (0, 1) OR (missing_handler IS NOT NULL AND visible_at_ms = 0) \
                  OR (ready = 1) <> ((visible_at_ms = 0 OR missing_handler IS NOT NULL) AND lock_token IS NULL))) \
-         OR EXISTS (SELECT 1 FROM orchestrator_queue JOIN instances USING (instance_key) WHERE instance_id = ?1 \
+         OR EXISTS (SELECT 1 FROM everturn_orchestrator_queue JOIN everturn_instances USING (instance_key) WHERE instance_id = ?1 \
              AND (tagged NOT IN (0, 1) OR is_start NOT IN (0, 1) OR visible_at_ms < 0)))",
     ),
     (
         "with a dead-lettered row",
-        "SELECT ?2 > 0 AND EXISTS (SELECT 1 FROM set_aside WHERE instance_id = ?1 OR work_item LIKE '%' || ?1 || '%')",
+        "SELECT ?2 > 0 AND EXISTS (SELECT 1 FROM everturn_dead_letters WHERE instance_id = ?1 OR work_item LIKE '%' || ?1 || '%')",
     ),
 ];
 

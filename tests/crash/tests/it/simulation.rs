@@ -1,7 +1,7 @@
 //! R1, R8 and R13 on the SQLite provider: the simulation, with the writer on a failing disk.
 
 use everturn_crash_tests::simulated_store::{sqlite_store, sqlite_store_without_sync};
-use everturn_proof::{Counts, proof};
+use everturn_proof::{Counts, is_stress_run, proof};
 use everturn_simulation::{Fault, Plan, Theme, prove_on, run_on, run_traced_on};
 
 /// The faults of a disk, and their effect: lost batches with turns in them.
@@ -17,6 +17,9 @@ fn r1_no_promise_breaks_under_faults_on_sqlite() {
     if counts.get("seeds") >= 100 {
         for fault in DISK_FAULTS {
             proof.require(&counts, fault, 20);
+        }
+        if !is_stress_run() {
+            proof.require(&counts, "fused steps", 1_000);
         }
     }
 }

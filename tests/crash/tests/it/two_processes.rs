@@ -65,8 +65,8 @@ fn only_owner(database: &Path) -> i64 {
 
 /// The locks of an owner: table, row and token.
 fn locks_of(conn: &Connection, owner: i64) -> Vec<(bool, i64, String)> {
-    const LOCKS: &str = "SELECT 0, seq, lock_token FROM worker_queue WHERE lock_token IS NOT NULL AND lock_owner = ?1 \
-         UNION ALL SELECT 1, instance_key, lock_token FROM instances WHERE lock_token IS NOT NULL AND lock_owner = ?1";
+    const LOCKS: &str = "SELECT 0, seq, lock_token FROM everturn_worker_queue WHERE lock_token IS NOT NULL AND lock_owner = ?1 \
+         UNION ALL SELECT 1, instance_key, lock_token FROM everturn_instances WHERE lock_token IS NOT NULL AND lock_owner = ?1";
     let mut select = conn.prepare_cached(LOCKS).unwrap();
     let locks = select.query_map([owner], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)));
     locks.unwrap().collect::<Result<_, _>>().unwrap()
@@ -75,8 +75,8 @@ fn locks_of(conn: &Connection, owner: i64) -> Vec<(bool, i64, String)> {
 /// Whether an activity that was locked waits for a worker, or still has this lock.
 fn is_stuck(conn: &Connection, (is_turn, row, token): &(bool, i64, String)) -> bool {
     const ACTIVITY: &str =
-        "SELECT 1 FROM worker_queue WHERE seq = ?1 AND (lock_token IS NULL OR lock_token = ?2)";
-    const TURN: &str = "SELECT 1 FROM instances WHERE instance_key = ?1 AND lock_token = ?2";
+        "SELECT 1 FROM everturn_worker_queue WHERE seq = ?1 AND (lock_token IS NULL OR lock_token = ?2)";
+    const TURN: &str = "SELECT 1 FROM everturn_instances WHERE instance_key = ?1 AND lock_token = ?2";
     let sql = if *is_turn { TURN } else { ACTIVITY };
     conn.prepare_cached(sql).unwrap().exists(rusqlite::params![row, token]).unwrap()
 }

@@ -23,8 +23,8 @@ const STEPS: usize = 2;
 const OTHERS_MAX: Duration = Duration::from_secs(10);
 /// How long an instance waits at most until its rows are tried again, and goes on if they can be read.
 const TRIED_AGAIN_MAX: Duration = Duration::from_secs(40);
-/// The queues.
-const QUEUES: [&str; 2] = ["orchestrator_queue", "worker_queue"];
+/// The large payloads of the queues.
+const QUEUES: [&str; 2] = ["everturn_message_payloads", "everturn_activity_payloads"];
 
 /// A machine whose instances have got so far. Their rows are larger than a page.
 fn prepared(seed: u64, instances: usize, how_far: Prepared) -> CrashMachine {
@@ -146,12 +146,12 @@ fn delays_only_its_own(table: &str, how_far: Prepared) {
 
 #[test]
 fn an_unreadable_message_delays_only_its_own_instance() {
-    delays_only_its_own("orchestrator_queue", Prepared::Started);
+    delays_only_its_own("everturn_message_payloads", Prepared::Started);
 }
 
 #[test]
 fn an_unreadable_activity_delays_only_its_own_instance() {
-    delays_only_its_own("worker_queue", Prepared::Begun);
+    delays_only_its_own("everturn_activity_payloads", Prepared::Begun);
 }
 
 /// While the sessions cannot be read, no activity of a session is assigned. All others are.
@@ -164,7 +164,7 @@ fn unreadable_sessions_delay_only_the_instances_that_use_them() {
         });
         let delayed: BTreeSet<String> = (0..9).filter(uses_session).map(InstanceScript::mark).collect();
         let pages = machine.pages().into_iter();
-        let pages: Vec<StoredPage> = pages.filter(|page| page.table == "sessions").collect();
+        let pages: Vec<StoredPage> = pages.filter(|page| page.table == "everturn_sessions").collect();
         run_with_bad_pages(&mut machine, &pages, &delayed, how).unwrap();
         finish_repaired(&mut machine, &pages, &mut Counts::default()).unwrap();
     }
@@ -176,9 +176,9 @@ fn unreadable_sessions_delay_only_the_instances_that_use_them() {
 fn an_unreadable_history_does_not_hold_up_younger_instances() {
     for how in BadSector::ALL {
         let mut machine = prepared(1, 12, Prepared::Begun);
-        let pages = [in_the_middle(&machine, "history", "bulk0000")];
+        let pages = [in_the_middle(&machine, "everturn_history", "bulk0000")];
         let is_its_leaf = |page: &StoredPage| {
-            page.table == "history" && page.kind == PageKind::Leaf && page.contains("bulk0000")
+            page.table == "everturn_history" && page.kind == PageKind::Leaf && page.contains("bulk0000")
         };
         let leaves: Vec<StoredPage> = machine.pages().into_iter().filter(is_its_leaf).collect();
         let delayed = on_pages(&machine, &leaves);
@@ -196,7 +196,7 @@ fn an_unreadable_leaf_of_instances_delays_only_the_instances_on_it_and_beside_it
         let mut machine = prepared_with(1, 800, Prepared::Started, |_| InstanceScript::Chain(1));
         let leaves = machine.pages().into_iter();
         let leaves: Vec<StoredPage> =
-            leaves.filter(|page| page.table == "instances" && page.kind == PageKind::Leaf).collect();
+            leaves.filter(|page| page.table == "everturn_instances" && page.kind == PageKind::Leaf).collect();
         let pages = [leaves[0].clone()];
         let delayed = on_pages(&machine, &leaves[..2]);
         assert!(on_pages(&machine, &pages).len() > 10 && delayed.len() < 400, "{} delayed", delayed.len());
@@ -210,7 +210,8 @@ fn a_fetch_goes_on_behind_an_unreadable_leaf_of_the_index_of_ready_instances() {
     for how in BadSector::ALL {
         let mut machine = prepared_with(1, 2_000, Prepared::Started, |_| InstanceScript::Chain(1));
         let leaves = machine.pages().into_iter();
-        let leaves: Vec<StoredPage> = leaves.filter(|page| page.table == "instances_ready").collect();
+        let leaves: Vec<StoredPage> =
+            leaves.filter(|page| page.table == "everturn_instances_ready").collect();
         assert!(leaves.len() > 2, "the index has {} leaves", leaves.len());
         machine.disk.make_unreadable(leaves[0].number, how);
         let fetched = machine.visit(|provider| async move {
@@ -246,9 +247,9 @@ fn goes_on_after_the_repair(table: &str, how_far: Prepared, how: BadSector) {
 #[test]
 fn an_instance_goes_on_by_itself_when_its_rows_can_be_read_again() {
     for how in BadSector::ALL {
-        goes_on_after_the_repair("orchestrator_queue", Prepared::Started, how);
-        goes_on_after_the_repair("worker_queue", Prepared::Begun, how);
-        goes_on_after_the_repair("history", Prepared::Begun, how);
+        goes_on_after_the_repair("everturn_message_payloads", Prepared::Started, how);
+        goes_on_after_the_repair("everturn_activity_payloads", Prepared::Begun, how);
+        goes_on_after_the_repair("everturn_history", Prepared::Begun, how);
     }
 }
 

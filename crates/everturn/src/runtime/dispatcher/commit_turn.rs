@@ -11,6 +11,7 @@ use everturn_provider::store::{
 };
 use everturn_provider::{ProviderError, ScheduledActivityIdentifier};
 
+use super::super::node::Node;
 use super::super::retrying::retry_while_locked;
 use super::super::warm_cache::CheckInSlot;
 use super::super::worker::running::RunningActivities;
@@ -53,51 +54,17 @@ impl LockedInstance<'_> {
         if let Err(error) = fill_in_parent_executions(self, &mut effects.orchestrator_items).await {
             return (TurnCommitOutcome::GivenUp(error), effects.history_delta);
         }
-        let cancelled = effects.cancelled_activities.into_iter();
-        let cancelled_activities: Vec<ScheduledActivityIdentifier> = cancelled
-            .map(|activity_id| ScheduledActivityIdentifier {
-                instance: self.instance.clone(),
-                execution_id,
-                activity_id,
-            })
-            .collect();
-        let after = Arc::new(AfterCommit {
-            running: self.node.running.clone(),
-            cancelled: cancelled_activities.clone(),
-            warm_slot,
-            is_durable: AtomicBool::new(false),
-        });
-        let check_in = Arc::clone(&after);
-        let mut commit = TurnCommit::new(&self.lock_token, execution_id);
-        commit.update = update_of_delta(&effects.history_delta);
-        commit.history_delta = effects.history_delta;
-        commit.worker_items = effects.worker_items.into_iter().map(Into::into).collect();
-        let cancels = effects.cancelled_children.into_iter();
-        let cancels = cancels.map(|child| self.cancel_message(execution_id, child));
-        commit.orchestrator_items =
-            effects.orchestrator_items.into_iter().map(Into::into).chain(cancels).collect();
-        commit.cancelled_activities = cancelled_activities;
+        let PreparedTurn { mut commit, after } =
+            PreparedTurn::new(self.node, &self.instance, execution_id, effects, stamp, warm_slot);
+        commit.lock_token.clone_from(&self.lock_token);
         // A new execution builds on no commit of its own.
         commit.base = self.base.filter(|_| execution_id == self.execution_id);
-        commit.stamp = Some(stamp);
-        commit.check_in = Some(Arc::new(move || check_in.check_in()));
         let outcome = self.commit_while_locked(&commit, &after).await;
         if matches!(outcome, TurnCommitOutcome::Durable) {
             after.cancel_activities();
             self.note_committed();
         }
         (outcome, commit.history_delta)
-    }
-
-    /// The message that cancels a child. Its notes name the call, because another instance may have the child's id.
-    fn cancel_message(&self, execution_id: u64, child: CancelledChild) -> NewMessage {
-        let CancelledChild { instance, schedule_id, reason } = child;
-        let message = NewMessage::from(WorkItem::CancelInstance { instance, reason });
-        if !self.node.store.supports(Feature::MessageNotes) {
-            return message;
-        }
-        let call = ParentLink { instance: self.instance.clone(), execution_id, schedule_id };
-        message.with_notes(MessageNotes::of_parents_cancel(call))
     }
 
     /// Tries a commit until it is durable, refused, has failed for too long, or the lock is lost.
@@ -132,6 +99,63 @@ impl LockedInstance<'_> {
     }
 }
 
+/// The commit of a turn, and what follows it.
+pub(super) struct PreparedTurn {
+    /// Its lock and its base are filled in by the caller.
+    pub(super) commit: TurnCommit,
+    pub(super) after: Arc<AfterCommit>,
+}
+
+impl PreparedTurn {
+    pub(super) fn new(
+        node: &Node,
+        instance: &str,
+        execution_id: u64,
+        effects: TurnEffects,
+        stamp: Stamp,
+        warm_slot: Option<Arc<CheckInSlot>>,
+    ) -> Self {
+        let cancelled = effects.cancelled_activities.into_iter();
+        let cancelled_activities: Vec<ScheduledActivityIdentifier> = cancelled
+            .map(|activity_id| ScheduledActivityIdentifier {
+                instance: instance.to_owned(),
+                execution_id,
+                activity_id,
+            })
+            .collect();
+        let after = Arc::new(AfterCommit {
+            running: node.running.clone(),
+            cancelled: cancelled_activities.clone(),
+            warm_slot,
+            is_durable: AtomicBool::new(false),
+        });
+        let check_in = Arc::clone(&after);
+        let mut commit = TurnCommit::new(String::new(), execution_id);
+        commit.update = update_of_delta(&effects.history_delta);
+        commit.history_delta = effects.history_delta;
+        commit.worker_items = effects.worker_items.into_iter().map(Into::into).collect();
+        let cancels = effects.cancelled_children.into_iter();
+        let cancels = cancels.map(|child| cancel_message(node, instance, execution_id, child));
+        commit.orchestrator_items =
+            effects.orchestrator_items.into_iter().map(Into::into).chain(cancels).collect();
+        commit.cancelled_activities = cancelled_activities;
+        commit.stamp = Some(stamp);
+        commit.check_in = Some(Arc::new(move || check_in.check_in()));
+        Self { commit, after }
+    }
+}
+
+/// The message that cancels a child. Its notes name the call, because another instance may have the child's id.
+fn cancel_message(node: &Node, instance: &str, execution_id: u64, child: CancelledChild) -> NewMessage {
+    let CancelledChild { instance: child_id, schedule_id, reason } = child;
+    let message = NewMessage::from(WorkItem::CancelInstance { instance: child_id, reason });
+    if !node.store.supports(Feature::MessageNotes) {
+        return message;
+    }
+    let call = ParentLink { instance: instance.to_owned(), execution_id, schedule_id };
+    message.with_notes(MessageNotes::of_parents_cancel(call))
+}
+
 /// Returns true if the store has this turn: its last event is stored as this turn made it. A turn without events leaves
 /// no trace, so for it the answer is always false.
 async fn is_stored(store: &dyn Store, commit: &TurnCommit) -> bool {
@@ -143,7 +167,7 @@ async fn is_stored(store: &dyn Store, commit: &TurnCommit) -> bool {
 
 /// What follows a commit. The provider calls it the moment the commit is durable, because the turn may have to wait for
 /// its slot before it sees the answer.
-struct AfterCommit {
+pub(super) struct AfterCommit {
     running: RunningActivities,
     /// Activities that are no longer wanted.
     cancelled: Vec<ScheduledActivityIdentifier>,
@@ -162,14 +186,14 @@ impl AfterCommit {
     }
 
     /// Cancels the activities that run in this process, once.
-    fn cancel_activities(&self) {
+    pub(super) fn cancel_activities(&self) {
         if !self.is_durable.swap(true, Ordering::SeqCst) {
             self.running.cancel(&self.cancelled);
         }
     }
 
     /// Returns true if the commit is known to be durable, whatever the store answered.
-    fn is_durable(&self) -> bool {
+    pub(super) fn is_durable(&self) -> bool {
         self.is_durable.load(Ordering::SeqCst)
     }
 }

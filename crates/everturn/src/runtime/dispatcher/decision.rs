@@ -208,6 +208,7 @@ fn orchestration_of(
 }
 
 /// The version and handler to run: the exact version if one is named, else the one that the registry's policy chooses.
+#[inline]
 pub(super) fn resolve_handler(
     registry: &OrchestrationRegistry,
     name: &str,

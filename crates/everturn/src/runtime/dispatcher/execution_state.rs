@@ -161,4 +161,14 @@ mod tests {
             .collect();
         assert_eq!(turns_in(&history), 3);
     }
+
+    #[test]
+    fn an_instance_that_no_parent_called_has_no_parent() {
+        assert_eq!(ExecutionState::of(&[]).parent(), None);
+        let mut by_client = started();
+        if let EventKind::OrchestrationStarted { parent_instance, parent_id, .. } = &mut by_client {
+            (*parent_instance, *parent_id) = (None, None);
+        }
+        assert_eq!(ExecutionState::of(&[event(1, by_client)]).parent(), None);
+    }
 }

@@ -1,22 +1,34 @@
-//! Turns that are being committed while their slot already fetches the next instance.
+//! Turns that wait for their code to run, or are being committed, while their slot already fetches the next instance.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use everturn_core::limits::MAX_TURNS_IN_HAND;
 use everturn_core::turn::panic_text;
+use tokio::time::Instant;
 
 use super::super::catch_panic::catch_panic;
+use super::super::lock_keeper::LockKeeper;
+
+/// How long the turns of a slot keep their thread. Other tasks need it, too: locks are renewed in one.
+const THREAD_KEPT_MAX: Duration = Duration::from_millis(10);
 
 /// The turns of one slot. All of them run on the slot's own task, so the user's code of one slot never runs in parallel;
 /// only waiting for the store overlaps.
-#[derive(Default)]
 pub(super) struct InFlightTurns<'a> {
+    /// Keeps the locks of the turns.
+    locks: LockKeeper,
     turns: Vec<Pin<Box<dyn Future<Output = ()> + Send + 'a>>>,
 }
 
 impl<'a> InFlightTurns<'a> {
+    /// No turns.
+    pub(super) fn new(locks: LockKeeper) -> Self {
+        Self { locks, turns: Vec::new() }
+    }
+
     /// Adds a turn of an instance. It is first polled by the next `beside` or `finish`.
     pub(super) fn push(&mut self, instance_id: String, turn: impl Future<Output = ()> + Send + 'a) {
         self.turns.push(Box::pin(async move {
@@ -52,7 +64,25 @@ impl<'a> InFlightTurns<'a> {
     }
 
     fn poll_turns(&mut self, cx: &mut Context<'_>) {
-        self.turns.retain_mut(|turn| turn.as_mut().poll(cx).is_pending());
+        if self.turns.is_empty() {
+            return;
+        }
+        let began = Instant::now();
+        let mut is_over = false;
+        self.turns.retain_mut(|turn| {
+            if is_over {
+                return true;
+            }
+            let is_pending = turn.as_mut().poll(cx).is_pending();
+            is_over = began.elapsed() >= THREAD_KEPT_MAX;
+            is_pending
+        });
+        if is_over {
+            // On a runtime with one thread no timer fires before this task waits, so the keeper is woken by hand.
+            self.locks.look_now();
+            // Those before have run, so the next poll comes to the others.
+            cx.waker().wake_by_ref();
+        }
     }
 }
 
@@ -67,7 +97,7 @@ mod tests {
 
     #[test]
     fn a_full_slot_fetches_nothing_until_a_turn_ends() {
-        let mut in_flight = InFlightTurns::default();
+        let mut in_flight = InFlightTurns::new(LockKeeper::default());
         let mut ends = Vec::new();
         for _ in 0..MAX_TURNS_IN_HAND {
             let (end, ended) = oneshot::channel::<()>();

@@ -6,18 +6,23 @@ use std::time::Duration;
 use everturn_core::{Event, WorkItem};
 use everturn_provider::ProviderError;
 use everturn_provider::store::{ExecutionRead, FetchedTurn, HandlerKey, LockKind, Stamp, TurnAbandon};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::super::lock_keeper::{LockGuard, LockTerms};
 use super::super::node::Node;
 use super::super::retrying::{AFTER_LONG_FAILURE, retry_while_locked, retrying};
 use super::super::uncounted_attempts::AttemptKey;
+use super::super::unfinished_work::WorkUnderWay;
 use super::commit_turn::{TurnCommitOutcome, TurnEffects};
 
 /// A locked instance. Its lock is renewed until this is dropped.
 pub(crate) struct LockedInstance<'a> {
     pub(crate) node: &'a Node,
     pub(crate) worker_id: &'a str,
+    /// The place in which one turn of the slot at a time waits for the runtime's permit and runs. All turns of a slot share a
+    /// task: a permit that went to a second one could not be used before the first one's code returns.
+    pub(super) one_at_a_time: &'a Semaphore,
     pub(crate) instance: String,
     /// The current execution, as stored.
     pub(crate) execution_id: u64,
@@ -30,7 +35,12 @@ pub(crate) struct LockedInstance<'a> {
 
 impl<'a> LockedInstance<'a> {
     /// Starts to renew the lock of a fetched turn.
-    pub(super) fn new(node: &'a Node, worker_id: &'a str, fetched: &FetchedTurn) -> Self {
+    pub(super) fn new(
+        node: &'a Node,
+        worker_id: &'a str,
+        one_at_a_time: &'a Semaphore,
+        fetched: &FetchedTurn,
+    ) -> Self {
         let terms = LockTerms {
             kind: LockKind::Orchestration,
             timeout: node.options.orchestrator_lock_timeout,
@@ -40,6 +50,7 @@ impl<'a> LockedInstance<'a> {
         Self {
             node,
             worker_id,
+            one_at_a_time,
             instance: item.instance.clone(),
             execution_id: item.execution_id,
             attempt_count: node.uncounted.subtract_from(*attempt_count, || turn_key(&item.instance)),
@@ -119,12 +130,14 @@ impl<'a> LockedInstance<'a> {
     }
 }
 
-/// Abandons the lock of a fetched turn that was not begun. If that fails, the lock expires instead.
-pub(super) async fn abandon_unbegun(node: &Node, turn: FetchedTurn) {
+/// Abandons the lock of a fetched turn of which nothing has run, so that the attempt does not count. If that fails, the lock
+/// expires instead.
+pub(super) async fn abandon_unbegun(node: &Node, turn: FetchedTurn, under_way: WorkUnderWay) {
     let abandon = TurnAbandon::new(&turn.lock_token).with_ignored_attempt(true);
     if send_abandon(node, &abandon).await.is_err() {
         node.uncounted.note(turn_key(&turn.item.instance));
     }
+    under_way.finished();
 }
 
 async fn send_abandon(node: &Node, abandon: &TurnAbandon) -> Result<(), ProviderError> {
@@ -136,6 +149,6 @@ async fn send_abandon(node: &Node, abandon: &TurnAbandon) -> Result<(), Provider
     })
 }
 
-fn turn_key(instance: &str) -> AttemptKey {
+pub(super) fn turn_key(instance: &str) -> AttemptKey {
     AttemptKey::Turn { instance: instance.to_owned() }
 }

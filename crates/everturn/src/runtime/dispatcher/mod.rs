@@ -9,6 +9,8 @@
 //! 4. [`process_turn`] carries the decision out: [`run_turn`] takes and commits a turn of the user's code,
 //!    [`record_poison`] commits a failure, and the other three touch the queue only.
 //! 5. [`LockedInstance::commit_turn`] writes what was decided, and only then reports it.
+//!
+//! [`run_step`] takes turns that need no fetch: activities of an instance in memory have ended in this process.
 
 mod commit_turn;
 mod decision;
@@ -22,13 +24,16 @@ mod parent_execution;
 mod poison_events;
 mod record_failure;
 mod record_poison;
+pub(crate) mod run_step;
 mod run_turn;
 mod shadow_replay;
 mod turn_report;
 
 use std::sync::Arc;
 
+use everturn_core::limits::MAX_TURNS_IN_HAND;
 use everturn_provider::store::{Feature, FetchedTurn, LockKind, TurnFetch};
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -46,13 +51,15 @@ pub(crate) async fn run_slot(node: Arc<Node>, slot: usize, stop: CancellationTok
     let worker_id = node.dispatcher_id(slot);
     let options = &node.options;
     let mut fetch = TurnFetch::new(options.orchestrator_lock_timeout, options.dispatcher_long_poll_timeout)
-        .with_filter(node.filter.clone());
+        .with_filter(node.filter.clone())
+        .with_turns_max(MAX_TURNS_IN_HAND);
     if node.store.supports(Feature::WarmInstances) {
         fetch = fetch.with_warm(Arc::new(node.warm.clone()));
     }
     fetch.handlers.clone_from(&node.handlers);
     let mut pace = FetchPace::new(options.dispatcher_min_poll_interval);
-    let mut in_flight = InFlightTurns::default();
+    let one_at_a_time = Semaphore::new(1);
+    let mut in_flight = InFlightTurns::new(node.locks.clone());
     while !stop.is_cancelled() {
         tokio::select! {
             biased;
@@ -69,10 +76,10 @@ pub(crate) async fn run_slot(node: Arc<Node>, slot: usize, stop: CancellationTok
             Ok(turns) if turns.is_empty() => in_flight.beside(pace.found_nothing(fetched_at, &stop)).await,
             Ok(turns) if stop.is_cancelled() => {
                 for turn in turns {
+                    // All of them before the first await: a shutdown that is not waited for abandons what has begun.
                     let under_way = begin(&node, &turn);
-                    // Nothing of it has run, so the attempt does not count.
-                    in_flight.beside(abandon_unbegun(&node, turn)).await;
-                    under_way.finished();
+                    let instance_id = turn.item.instance.clone();
+                    in_flight.push(instance_id, abandon_unbegun(&node, turn, under_way));
                 }
             }
             Ok(turns) => {
@@ -80,7 +87,9 @@ pub(crate) async fn run_slot(node: Arc<Node>, slot: usize, stop: CancellationTok
                 for turn in turns {
                     let under_way = begin(&node, &turn);
                     let instance_id = turn.item.instance.clone();
-                    in_flight.push(instance_id, process_turn(&node, &worker_id, turn, under_way));
+                    // Kept from now on: the turn may wait for the code of those before it.
+                    let locked = LockedInstance::new(&node, &worker_id, &one_at_a_time, &turn);
+                    in_flight.push(instance_id, process_turn(locked, turn, under_way));
                 }
             }
             Err(error) => {
@@ -99,11 +108,10 @@ fn begin(node: &Node, turn: &FetchedTurn) -> WorkUnderWay {
 }
 
 /// Takes a fetched turn to its end: a commit, or an abandoned lock.
-async fn process_turn(node: &Node, worker_id: &str, fetched: FetchedTurn, under_way: WorkUnderWay) {
-    if let Some(metrics) = &node.metrics {
+async fn process_turn(locked: LockedInstance<'_>, fetched: FetchedTurn, under_way: WorkUnderWay) {
+    if let Some(metrics) = &locked.node.metrics {
         metrics.record_orchestration_item_fetched();
     }
-    let locked = LockedInstance::new(node, worker_id, &fetched);
     match decide(&locked, fetched) {
         Decision::Run(turn) => run_turn(locked, turn).await,
         Decision::GiveBack { delay, ignore_attempt } => locked.abandon(delay, ignore_attempt).await,

@@ -13,7 +13,7 @@ use super::turn_report::TurnReport;
 /// If the failure cannot be committed either, the messages return to the queue.
 pub(super) async fn record_failure(
     locked: LockedInstance<'_>,
-    mut report: TurnReport,
+    mut report: TurnReport<'_>,
     start: Option<Event>,
     notices: Vec<WorkItem>,
     details: ErrorDetails,
@@ -45,7 +45,7 @@ pub(super) async fn record_failure(
         cancelled_children: failure.cancelled_children,
     };
     match locked.commit_turn(execution_id, effects, node.new_stamp(), None).await {
-        (TurnCommitOutcome::Durable, history_delta) => report.committed(&locked, &history_delta),
+        (TurnCommitOutcome::Durable, history_delta) => report.committed(&history_delta),
         (TurnCommitOutcome::GivenUp(error), _) => locked.give_up(execution_id, &error).await,
         (TurnCommitOutcome::Refused(error), _) => locked.warn_not_committed(execution_id, &error),
     }

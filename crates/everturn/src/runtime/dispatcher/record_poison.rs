@@ -39,7 +39,7 @@ pub(super) async fn record_poison(locked: LockedInstance<'_>, mut poisoned: Pois
         return locked.acknowledge(ignored_starts).await;
     };
     record.notices.extend(ignored_starts);
-    let report = report_of(&record, &poisoned, began);
+    let report = report_of(&locked, &record, &poisoned, began);
     commit_poison(locked, record, report, poisoned.history_error.is_some()).await;
 }
 
@@ -77,11 +77,19 @@ fn what_to_record(
     (record, ignored_start_notices(&locked.instance, &split.ignored, false, state.parent()))
 }
 
-fn report_of(record: &PoisonRecord, poisoned: &PoisonedTurn, began: Instant) -> TurnReport {
+fn report_of<'a>(
+    locked: &LockedInstance<'a>,
+    record: &PoisonRecord,
+    poisoned: &PoisonedTurn,
+    began: Instant,
+) -> TurnReport<'a> {
     let PoisonedTurn { state, version, turns, .. } = poisoned;
     let start = record.history_delta.iter().find_map(ExecutionStart::from_event).map(Arc::new);
     let unknown = || Arc::new(ExecutionStart::recorded("unknown".to_owned(), version.clone(), None));
     TurnReport {
+        node: locked.node,
+        worker_id: locked.worker_id,
+        instance: locked.instance.clone(),
         start: start.or_else(|| state.start.clone()).unwrap_or_else(unknown),
         execution_id: record.execution_id,
         turns: *turns,
@@ -94,7 +102,7 @@ fn report_of(record: &PoisonRecord, poisoned: &PoisonedTurn, began: Instant) -> 
 async fn commit_poison(
     locked: LockedInstance<'_>,
     record: PoisonRecord,
-    report: TurnReport,
+    report: TurnReport<'_>,
     is_unreadable: bool,
 ) {
     let PoisonRecord { execution_id, history_delta, notices } = record;
@@ -106,7 +114,7 @@ async fn commit_poison(
             if let Some(metrics) = &node.metrics {
                 metrics.record_orchestration_poison();
             }
-            report.committed(&locked, &history_delta);
+            report.committed(&history_delta);
         }
         // The failure over an unreadable history has one fixed event id. If the instance failed before, that id is
         // taken, and the messages are dropped like any message to a failed instance. But the id may also be taken by an

@@ -45,7 +45,7 @@ impl TurnClock for NodeTime<'_> {
 
 /// Voids an uncommitted entry when its turn ends, also if the turn is dropped: a commit that is still under way in the
 /// store must not put the execution into memory after that.
-struct VoidOnDrop(Arc<CheckInSlot>);
+pub(super) struct VoidOnDrop(pub(super) Arc<CheckInSlot>);
 
 impl Drop for VoidOnDrop {
     fn drop(&mut self) {
@@ -66,16 +66,14 @@ pub(super) async fn run_turn(locked: LockedInstance<'_>, ready: ReadyTurn) {
         return locked.abandon(Some(AFTER_ENGINE_PANIC), false).await;
     };
     entry.turns += 1;
-    let report = TurnReport {
-        start: Arc::clone(&entry.start),
-        execution_id: entry.execution_id,
-        turns: entry.turns,
-        event_count: events_before + turn.history_delta.len(),
-        began,
+    let event_count = events_before + turn.history_delta.len();
+    let report = TurnReport::of_turn(node, locked.worker_id, &locked.instance, &entry, event_count, began);
+    let difference = match shadowed {
+        Some(shadowed) => shadowed.difference(node, &locked.instance, None, &turn).await.found(),
+        // A step that was not committed because its replay differed: it is judged here, under the lock.
+        None => locked.base.and_then(|base| node.steps.take_difference(&locked.instance, base)),
     };
-    if let Some(shadowed) = shadowed
-        && let Some(difference) = shadowed.difference(&locked, &turn).await
-    {
+    if let Some(difference) = difference {
         drop(entry);
         return record_failure(locked, report, None, notices, difference).await;
     }
@@ -98,7 +96,7 @@ pub(super) async fn run_turn(locked: LockedInstance<'_>, ready: ReadyTurn) {
     let (outcome, history_delta) = locked.commit_turn(report.execution_id, effects, stamp, warm_slot).await;
     drop(slot);
     match outcome {
-        TurnCommitOutcome::Durable => report.committed(&locked, &history_delta),
+        TurnCommitOutcome::Durable => report.committed(&history_delta),
         TurnCommitOutcome::GivenUp(error) => locked.give_up(report.execution_id, &error).await,
         TurnCommitOutcome::Refused(error) if was_warm => {
             locked.warn_not_committed(report.execution_id, &error);
@@ -121,6 +119,7 @@ async fn run_code(
     entry: &mut WarmEntry,
     messages: Vec<WorkItem>,
 ) -> Option<Turn> {
+    let _place = locked.one_at_a_time.acquire().await;
     let turn = take_turn(entry.execution_mut()?, messages, locked.node).await;
     if turn.is_err() {
         tracing::error!(target: "everturn::runtime", instance_id = %locked.instance,
@@ -138,5 +137,7 @@ pub(super) async fn take_turn(
     node: &Node,
 ) -> std::thread::Result<Turn> {
     let time = NodeTime(node);
+    // Turns of fetched instances and of fused steps share the slots.
+    let _slot = node.turn_slots.acquire().await;
     unconstrained(async { catch_unwind(AssertUnwindSafe(|| execution.take_turn(messages, &time))) }).await
 }

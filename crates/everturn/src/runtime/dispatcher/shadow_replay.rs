@@ -5,14 +5,13 @@ use std::sync::Arc;
 
 use everturn_core::turn::{Execution, ExecutionIdentity, Turn};
 use everturn_core::{ErrorDetails, Event, KvEntry, WorkItem};
-use everturn_provider::store::ExecutionRead;
+use everturn_provider::store::{ExecutionRead, Stamp};
 
 use super::super::node::Node;
 use super::super::options::ShadowReplay;
 use super::super::warm_cache::WarmEntry;
 use super::decision::resolve_handler;
 use super::execution_start::ExecutionStart;
-use super::locked_instance::LockedInstance;
 use super::run_turn::take_turn;
 
 /// Returns true if the next warm turn is to be compared with its replay.
@@ -42,23 +41,33 @@ impl ShadowedTurn {
         }
     }
 
-    /// Takes the same turn on the stored history. Returns the failure to record if it decides otherwise; `None` also if
-    /// the history cannot be read or the handler is not registered any more.
-    pub(super) async fn difference(self, locked: &LockedInstance<'_>, warm: &Turn) -> Option<ErrorDetails> {
-        let node = locked.node;
-        let read = ExecutionRead::of(&locked.instance, self.execution_id);
+    /// Takes the same turn on the stored history. A turn without a lock names the `base` that it builds on.
+    pub(super) async fn difference(
+        self,
+        node: &Node,
+        instance: &str,
+        base: Option<Stamp>,
+        warm: &Turn,
+    ) -> ReplayComparison {
+        let read = ExecutionRead::of(instance, self.execution_id).with_stamp(base.is_some());
         let history = match node.store.read_execution(&read).await {
+            Ok(execution) if base.is_some() && execution.stamp != base => {
+                return ReplayComparison::HistoryMoved;
+            }
             Ok(execution) => execution.history,
             Err(error) => {
-                tracing::warn!(target: "everturn::runtime", instance_id = %locked.instance, %error,
+                tracing::warn!(target: "everturn::runtime", instance_id = %instance, %error,
                     "reading the history for a shadow replay failed; this turn is not compared");
-                return None;
+                return ReplayComparison::Same;
             }
         };
         let version = self.start.version_text();
-        let (_, handler) = resolve_handler(&node.orchestrations, &self.start.name, Some(version))?;
+        let Some((_, handler)) = resolve_handler(&node.orchestrations, &self.start.name, Some(version))
+        else {
+            return ReplayComparison::Same;
+        };
         let identity = ExecutionIdentity {
-            instance: locked.instance.clone(),
+            instance: instance.to_owned(),
             execution_id: self.execution_id,
             orchestration_name: self.start.name.clone(),
             orchestration_version: version.to_owned(),
@@ -69,13 +78,36 @@ impl ShadowedTurn {
         let replayed = take_turn(&mut execution, self.messages, node).await;
         node.deferred_drops.drop_later(Box::new(execution));
         let difference = match replayed {
-            Ok(cold) => first_difference(&warm.history_delta, &cold.history_delta)?,
+            Ok(cold) => first_difference(&warm.history_delta, &cold.history_delta),
             // Code that panics is an outcome like any other, so this is a panic of the engine itself.
-            Err(_panic) => "the replay panicked".to_owned(),
+            Err(_panic) => Some("the replay panicked".to_owned()),
         };
-        Some(ErrorDetails::nondeterminism(format!(
-            "a turn taken in memory differs from its replay: {difference}"
-        )))
+        match difference {
+            Some(difference) => ReplayComparison::Different(ErrorDetails::nondeterminism(format!(
+                "a turn taken in memory differs from its replay: {difference}"
+            ))),
+            None => ReplayComparison::Same,
+        }
+    }
+}
+
+/// How a turn in memory compares with its replay.
+pub(super) enum ReplayComparison {
+    /// Both decide the same, or the replay was not possible.
+    Same,
+    /// The replay decides otherwise: the failure to record.
+    Different(ErrorDetails),
+    /// The stored history is not the one that the turn builds on.
+    HistoryMoved,
+}
+
+impl ReplayComparison {
+    /// The failure to record, if the replay decides otherwise.
+    pub(super) fn found(self) -> Option<ErrorDetails> {
+        match self {
+            Self::Different(details) => Some(details),
+            Self::Same | Self::HistoryMoved => None,
+        }
     }
 }
 

@@ -5,12 +5,16 @@ use std::sync::Arc;
 use everturn_core::{EndEvent, ErrorDetails, Event, EventKind, INITIAL_EXECUTION_ID};
 use tokio::time::Instant;
 
+use super::super::node::Node;
 use super::super::observability::{CompletionStatus, InitiatedBy, MetricsProvider};
+use super::super::warm_cache::WarmEntry;
 use super::execution_start::ExecutionStart;
-use super::locked_instance::LockedInstance;
 
 /// What is known of a turn beside its events.
-pub(super) struct TurnReport {
+pub(super) struct TurnReport<'a> {
+    pub(super) node: &'a Node,
+    pub(super) worker_id: &'a str,
+    pub(super) instance: String,
     pub(super) start: Arc<ExecutionStart>,
     pub(super) execution_id: u64,
     /// How many turns the execution has taken.
@@ -22,37 +26,58 @@ pub(super) struct TurnReport {
 
 /// Emits one line of an execution. A macro, because the level is part of the call site.
 macro_rules! log_execution {
-    ($level:ident, $locked:expr, $report:expr, $($field:tt)*) => {
+    ($level:ident, $report:expr, $($field:tt)*) => {
         tracing::$level!(
             target: "everturn::runtime",
-            instance_id = %$locked.instance,
+            instance_id = %$report.instance,
             execution_id = %$report.execution_id,
             orchestration_name = %$report.start.name,
             orchestration_version = %$report.start.version_text(),
-            worker_id = %$locked.worker_id,
+            worker_id = %$report.worker_id,
             history_events = %$report.event_count,
             $($field)*
         )
     };
 }
 
-impl TurnReport {
+impl<'a> TurnReport<'a> {
+    /// The report of a turn that was taken just now and brought its execution to so many events.
+    pub(super) fn of_turn(
+        node: &'a Node,
+        worker_id: &'a str,
+        instance: &str,
+        entry: &WarmEntry,
+        event_count: usize,
+        began: Instant,
+    ) -> Self {
+        Self {
+            node,
+            worker_id,
+            instance: instance.to_owned(),
+            start: Arc::clone(&entry.start),
+            execution_id: entry.execution_id,
+            turns: entry.turns,
+            event_count,
+            began,
+        }
+    }
+
     /// Counts and logs the beginning and the end of an execution, if they are among these committed events, and counts
     /// its calls of children.
-    pub(super) fn committed(&self, locked: &LockedInstance<'_>, delta: &[Event]) {
-        let metrics = locked.node.metrics.as_ref();
+    pub(super) fn committed(&self, delta: &[Event]) {
+        let metrics = self.node.metrics.as_ref();
         for Event { kind, .. } in delta {
             if let EventKind::OrchestrationStarted { .. } = kind {
                 if let Some(metrics) = metrics {
                     self.count_start(metrics);
                 }
-                log_execution!(debug, locked, self, "Orchestration started");
+                log_execution!(debug, self, "Orchestration started");
             }
             if let Some(end) = kind.ends_as() {
                 if let Some(metrics) = metrics {
                     self.count_end(metrics, end);
                 }
-                self.log_end(locked, end);
+                self.log_end(end);
             }
             if let (Some(metrics), EventKind::SubOrchestrationScheduled { name: child, .. }) = (metrics, kind)
             {
@@ -94,19 +119,19 @@ impl TurnReport {
         }
     }
 
-    fn log_end(&self, locked: &LockedInstance<'_>, end: EndEvent<'_>) {
+    fn log_end(&self, end: EndEvent<'_>) {
         match end {
-            EndEvent::Completed { .. } => log_execution!(debug, locked, self, "Orchestration completed"),
+            EndEvent::Completed { .. } => log_execution!(debug, self, "Orchestration completed"),
             EndEvent::ContinuedAsNew { .. } => {
-                log_execution!(debug, locked, self, "Orchestration continued as new");
+                log_execution!(debug, self, "Orchestration continued as new");
             }
             EndEvent::Failed { details } => {
                 let (error_type, error) = (details.category(), details.display_message());
                 if matches!(details, ErrorDetails::Application { .. }) {
-                    log_execution!(warn, locked, self, error_type, %error,
+                    log_execution!(warn, self, error_type, %error,
                         "Orchestration failed (application error)");
                 } else {
-                    log_execution!(error, locked, self, error_type, %error, "Orchestration failed");
+                    log_execution!(error, self, error_type, %error, "Orchestration failed");
                 }
             }
         }

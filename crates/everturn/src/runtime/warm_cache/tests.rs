@@ -192,3 +192,60 @@ async fn an_instance_is_known_by_the_activity_it_waits_for() {
     assert!(cache.start_of("i", 2, 2).is_none(), "it is at another execution");
     assert!(cache.start_of("j", 1, 2).is_none());
 }
+
+#[tokio::test]
+async fn the_key_value_store_weighs_its_keys_and_values() {
+    let fixture = WarmCacheFixture::new();
+    let mut entry = fixture.entry("a", 1);
+    let without = entry.weight_bytes();
+    let stored = [("ab", "cdef"), ("g", "")].map(|(key, value)| {
+        let value = value.to_owned();
+        (key.to_owned(), KvEntry { value, last_updated_at_ms: 0 })
+    });
+    entry.kv_at_start = Some(HashMap::from(stored));
+    assert_eq!(entry.weight_bytes(), without + 7);
+}
+
+#[tokio::test]
+async fn an_instance_that_weighs_as_much_as_the_limit_is_kept() {
+    let fixture = WarmCacheFixture::new();
+    let bytes = fixture.entry("a", 1).weight_bytes();
+    for (bytes_max, kept) in [(bytes, 1), (bytes - 1, 0)] {
+        let cache = WarmCache::new(10, bytes_max);
+        insert(&cache, &fixture, "a", 1);
+        assert_eq!(cache.len(), kept, "{bytes} bytes, and a limit of {bytes_max}");
+    }
+}
+
+#[tokio::test]
+async fn a_step_takes_the_execution_that_waits_for_its_activity() {
+    let fixture = WarmCacheFixture::new();
+    let cache = WarmCache::new(10, usize::MAX);
+    insert(&cache, &fixture, "i", 1);
+    let take = |execution_id, ids: &[u64]| cache.take_for_step("i", execution_id, ids.iter().copied());
+    assert!(take(2, &[2]).is_none(), "it is at another execution");
+    assert!(take(1, &[3]).is_none(), "it asked for no such activity");
+    assert!(!cache.is_stepping("i"));
+    let taken = take(1, &[3, 2]).expect("it waits for one of them");
+    assert!(cache.is_stepping("i") && !cache.is_stepping("j"));
+    assert!(take(1, &[2]).is_none() && cache.lend("i", 1, Stamp(1)).is_none(), "the step has it");
+    assert_eq!(cache.start_of("i", 1, 3).unwrap().name, "N", "what it waits for cannot be told now");
+    assert!(cache.start_of("i", 2, 2).is_none(), "the step is one of another execution");
+    drop(taken);
+    assert!(!cache.is_stepping("i"));
+}
+
+#[tokio::test]
+async fn the_end_of_a_step_leaves_the_next_step_under_way() {
+    let fixture = WarmCacheFixture::new();
+    let cache = WarmCache::new(10, usize::MAX);
+    insert(&cache, &fixture, "i", 1);
+    let take = || cache.take_for_step("i", 1, [2].into_iter()).expect("the instance is in memory");
+    let (entry, first) = take();
+    cache.insert("i".to_owned(), entry);
+    let (_entry, second) = take();
+    drop(first);
+    assert!(cache.is_stepping("i"), "the second step is under way");
+    drop(second);
+    assert!(!cache.is_stepping("i"));
+}

@@ -15,9 +15,11 @@ use super::super::activity_context::{ActivityContext, ActivityInvocation};
 use super::super::activity_handler::ActivityHandler;
 use super::super::lock_keeper::LockGuard;
 use super::super::retrying::AFTER_LONG_FAILURE;
+use super::super::steps::TakenWork;
 use super::super::uncounted_attempts::AttemptKey;
 use super::invocation::{InvocationEnd, InvocationLimits, invoke};
 use super::settling::{Attempt, WorkLabel};
+use super::stepping::StepEnd;
 use super::{SHORT_DELAY, WorkerSlot, report};
 use crate::client::Client;
 
@@ -86,8 +88,13 @@ pub(super) struct LockedWork {
 }
 
 impl WorkerSlot {
-    /// Runs an activity under its lock and stores its outcome.
-    pub(super) async fn run_activity(&self, mut work: LockedWork, handler: Arc<dyn ActivityHandler>) {
+    /// Runs an activity under its lock and stores its outcome. Returns the activity that the slot goes on with, if it was given
+    /// one already.
+    pub(super) async fn run_activity(
+        &self,
+        mut work: LockedWork,
+        handler: Arc<dyn ActivityHandler>,
+    ) -> Option<TakenWork> {
         let node = &self.node;
         let input = std::mem::take(&mut work.item.input);
         let LockedWork { item, lock, cancelled } = &work;
@@ -111,7 +118,7 @@ impl WorkerSlot {
         let end = self.until_end_or_given_up(&work, invocation).await;
         drop(running);
         match end {
-            InvocationEnd::Returned(result) => self.store_outcome(&work, result, began).await,
+            InvocationEnd::Returned(result) => return self.store_outcome(&work, result, began).await,
             InvocationEnd::Cancelled if lock.is_given_up() => {
                 report::cancelled(self, item, began.elapsed());
             }
@@ -122,6 +129,7 @@ impl WorkerSlot {
             }
             InvocationEnd::Aborted => {}
         }
+        None
     }
 
     /// Waits for the end of an invocation. If its lock cannot be renewed, the lock is abandoned at once, while the store
@@ -180,13 +188,25 @@ impl WorkerSlot {
         found.unwrap_or_else(|| OrchestrationName { name: UNKNOWN.to_owned(), version: UNKNOWN.to_owned() })
     }
 
-    async fn store_outcome(&self, work: &LockedWork, result: Result<String, String>, began: Instant) {
+    /// Stores the outcome of an activity: in a fused step with the turn that it causes, or as a message to its instance.
+    async fn store_outcome(
+        &self,
+        work: &LockedWork,
+        result: Result<String, String>,
+        began: Instant,
+    ) -> Option<TakenWork> {
         let item = &work.item;
         let result = within_limit(&item.name, result, self.node.store.limits().payload_bytes_max);
         let reported = result.as_ref().map(String::len).map_err(String::clone);
         let completion = item.completion(result.map_err(ErrorDetails::activity_failed));
-        let settlement = Settlement::end(&item.token, Some(completion.into()));
-        match self.settle_while_locked(&settlement, work).await {
+        let (stored, next) = match self.end_in_step(work, completion).await {
+            StepEnd::Committed(next) => (Ok(()), next.map(|next| *next)),
+            StepEnd::NotFused(completion) => {
+                let settlement = Settlement::end(&item.token, Some(completion.into()));
+                (self.settle_while_locked(&settlement, work).await, None)
+            }
+        };
+        match stored {
             Ok(()) => {
                 self.node.uncounted.forget(|| item.attempt_key());
                 report::ended(
@@ -201,6 +221,7 @@ impl WorkerSlot {
                 self.abandon_unsettled(work, &error).await;
             }
         }
+        next
     }
 
     /// Abandons the lock of an activity whose outcome was not stored, if the store may still count it as held.

@@ -2,10 +2,11 @@
 
 mod activity;
 mod invocation;
-mod poison;
+mod record_poison;
 mod report;
 pub(crate) mod running;
 mod settling;
+mod stepping;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,9 +21,10 @@ use super::lock_keeper::LockTerms;
 use super::node::Node;
 use super::pacing::FetchPace;
 use super::poison::is_poison;
+use super::session_budget::Fullness;
 use super::shutdown::SlotAlive;
+use super::steps::TakenWork;
 use super::uncounted_attempts::AttemptKey;
-use super::unfinished_work::WorkUnderWay;
 use activity::{ActivityItem, LockedWork};
 use settling::{Attempt, WorkLabel};
 
@@ -35,10 +37,12 @@ pub(crate) struct WorkerSlot {
     pub(crate) worker_id: String,
     /// What activities are spawned with.
     pub(crate) alive: SlotAlive,
+    /// Cancelled when nothing may be fetched any more.
+    stop: CancellationToken,
     /// Asks for activities of sessions, too.
-    fetch: WorkFetch,
+    fetch: Arc<WorkFetch>,
     /// Asks for activities without a session only: for stores that do not ask the session budget themselves.
-    fetch_without_sessions: WorkFetch,
+    fetch_without_sessions: Arc<WorkFetch>,
 }
 
 /// Runs one slot until `stop` is cancelled. An activity under way is finished first.
@@ -56,7 +60,14 @@ pub(crate) async fn run_slot(node: Arc<Node>, index: usize, alive: SlotAlive, st
     if node.store.supports(Feature::SessionPlaces) {
         fetch = fetch.with_session_places(Arc::new(node.sessions.clone()));
     }
-    let slot = WorkerSlot { worker_id: node.worker_id(index), alive, fetch, fetch_without_sessions, node };
+    let slot = WorkerSlot {
+        worker_id: node.worker_id(index),
+        alive,
+        stop: stop.clone(),
+        fetch: Arc::new(fetch),
+        fetch_without_sessions: Arc::new(fetch_without_sessions),
+        node,
+    };
     let mut pace = FetchPace::new(slot.node.options.dispatcher_min_poll_interval);
     while !stop.is_cancelled() {
         let fetched_at = Instant::now();
@@ -69,19 +80,21 @@ pub(crate) async fn run_slot(node: Arc<Node>, index: usize, alive: SlotAlive, st
             Some(Ok(work)) if work.is_empty() => pace.found_nothing(fetched_at, &stop).await,
             Some(Ok(work)) if stop.is_cancelled() => {
                 for work in work {
-                    let under_way = slot.begin(&work);
-                    let label = WorkLabel::of(&work.lock_token, &work.item);
-                    // Nothing of it has run. A failure is logged; the runtime stops.
-                    slot.abandon(label, None, Attempt::TakenBack).await.ok();
-                    under_way.finished();
+                    slot.give_back(slot.node.taken(work)).await;
                 }
             }
             Some(Ok(work)) => {
                 pace.found();
                 for work in work {
-                    let under_way = slot.begin(&work);
-                    slot.process_work(work).await;
-                    under_way.finished();
+                    let mut next = Some(slot.node.taken(work));
+                    while let Some(taken) = next {
+                        let TakenWork { work, under_way } = taken;
+                        next = slot.process_work(work).await;
+                        under_way.finished();
+                        if let Some(taken) = next.take_if(|_| stop.is_cancelled()) {
+                            slot.give_back(taken).await;
+                        }
+                    }
                 }
             }
             Some(Err(error)) => {
@@ -95,12 +108,20 @@ pub(crate) async fn run_slot(node: Arc<Node>, index: usize, alive: SlotAlive, st
 }
 
 impl WorkerSlot {
+    /// Gives an activity back of which nothing has run: the runtime stops. A failure is logged.
+    async fn give_back(&self, taken: TakenWork) {
+        let TakenWork { work, under_way } = taken;
+        let label = WorkLabel::of(&work.lock_token, &work.item);
+        self.abandon(label, None, Attempt::TakenBack).await.ok();
+        under_way.finished();
+    }
+
     /// Waits for an activity. Returns `None` if the session budget changed meanwhile, so that the fetch must be repeated.
     async fn fetch_work(&self) -> Option<Result<Vec<FetchedWork>, ProviderError>> {
         let sessions = &self.node.sessions;
         let before = sessions.fullness();
         let store_asks = self.fetch.session_places.is_some();
-        let fetch = if before.is_full && !store_asks { &self.fetch_without_sessions } else { &self.fetch };
+        let fetch = self.fetch_for(before);
         let budget_changed = async {
             let mut seen = before;
             loop {
@@ -120,13 +141,15 @@ impl WorkerSlot {
         }
     }
 
-    fn begin(&self, work: &FetchedWork) -> WorkUnderWay {
-        let lock_timeout = self.node.options.worker_lock_timeout;
-        self.node.unfinished.begin(LockKind::WorkItem, &work.lock_token, lock_timeout)
+    /// What this slot may take as long as the session budget is as it was seen.
+    fn fetch_for(&self, seen: Fullness) -> &Arc<WorkFetch> {
+        let store_asks = self.fetch.session_places.is_some();
+        if seen.is_full && !store_asks { &self.fetch_without_sessions } else { &self.fetch }
     }
 
-    /// Decides what to do with a fetched activity, and carries that out.
-    async fn process_work(&self, work: FetchedWork) {
+    /// Decides what to do with a fetched activity, and carries that out. Returns the activity that the slot goes on with, if
+    /// it was given one already.
+    async fn process_work(&self, work: FetchedWork) -> Option<TakenWork> {
         if let Some(metrics) = &self.node.metrics {
             metrics.record_worker_item_fetched();
         }
@@ -143,14 +166,16 @@ impl WorkerSlot {
         else {
             tracing::error!(target: "everturn::runtime::worker", worker_id = %self.worker_id,
                 kind = kind_of(&item), "the worker queue held an item that is not an activity; removing it");
-            return self.acknowledge(WorkLabel::of(&token, &item)).await;
+            self.acknowledge(WorkLabel::of(&token, &item)).await;
+            return None;
         };
         let reserve = |session: &String| self.node.sessions.reserve(session);
         let session_place = session_place.or_else(|| session_id.as_ref().and_then(reserve));
         if session_id.is_some() && session_place.is_none() {
             let key = AttemptKey::Activity { instance: instance.clone(), execution_id, activity_id: id };
             let label = WorkLabel { lock_token: &token, instance_id: &instance, activity_name: &name };
-            return self.abandon_uncounted(label, Some(SHORT_DELAY), key).await;
+            self.abandon_uncounted(label, Some(SHORT_DELAY), key).await;
+            return None;
         }
         let options = &self.node.options;
         let terms = LockTerms {
@@ -175,15 +200,17 @@ impl WorkerSlot {
         };
         let attempt_count = self.node.uncounted.subtract_from(attempt_count, || item.attempt_key());
         let work = LockedWork { item: ActivityItem { attempt_count, ..item }, lock, cancelled };
+        let mut next = None;
         if is_poison(attempt_count, options.max_attempts) {
             self.fail_poisoned(work).await;
         } else if let Some((_, handler)) = self.node.activities.resolve_handler(&work.item.name) {
-            self.run_activity(work, handler).await;
+            next = self.run_activity(work, handler).await;
         } else {
             let backoff = options.unregistered_backoff.delay(attempt_count);
             report::unregistered(self, &work.item, backoff);
             self.leave_to_others(&work.item, backoff).await;
         }
         drop(session_place);
+        next
     }
 }

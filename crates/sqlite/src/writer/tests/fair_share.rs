@@ -179,3 +179,16 @@ fn a_stream_of_fetches_starves_no_renewal() {
     step(&mut writer);
     assert!(renewed.try_recv().expect("the third one begins with an operation").is_ok());
 }
+
+#[test]
+fn a_stream_of_submits_starves_no_fetch_of_a_turn() {
+    let mut writer = writer(2);
+    let mut sent: Vec<_> =
+        ["a", "b", "c", "d", "e"].iter().map(|id| call(&mut writer, start_of(id, None))).collect();
+    let mut fetched = turn_fetch(&mut writer, 1, None);
+    step(&mut writer);
+    assert!(answered(&mut sent) == 2 && fetched.try_recv().is_err(), "the submits took the whole batch");
+    step(&mut writer);
+    assert!(fetched.try_recv().expect("the second batch begins with the fetch").unwrap().is_some());
+    assert_eq!(answered(&mut sent), 1, "and leaves half of itself to submits");
+}

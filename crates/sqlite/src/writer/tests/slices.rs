@@ -3,6 +3,7 @@
 use super::*;
 use crate::delete::{DeleteInstances, DeleteTrees};
 use crate::garbage::{SLICE_COST, SweepGarbage};
+use crate::shrink::ShrinkFile;
 
 /// Besides the rows that a slice pays for: the instances it removes, their entries in the garbage list and the totals.
 fn bound(instances: usize) -> u64 {
@@ -13,13 +14,13 @@ fn bound(instances: usize) -> u64 {
 fn fill(writer: &Writer, instances: u32, events: u32) {
     let sql = format!(
         "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < {instances}) \
-         INSERT INTO instances (instance_id, orchestration_name, orchestration_version, current_execution_id, \
-             created_at_ms, startable) SELECT 'i-' || i, 'order', '1.0.0', 1, 1, 1 FROM n; \
-         INSERT INTO executions (instance_key, execution_id, status, started_at_ms, completed_at_ms, event_count) \
-             SELECT instance_key, 1, 'Completed', 1, 1, {events} FROM instances; \
+         INSERT INTO everturn_instances (instance_id, orchestration_name, orchestration_version, current_execution_id, \
+             created_at_ms, startable, event_count) SELECT 'i-' || i, 'order', '1.0.0', 1, 1, 1, {events} FROM n; \
+         INSERT INTO everturn_executions (instance_key, execution_id, status, started_at_ms, completed_at_ms, event_count) \
+             SELECT instance_key, 1, 'Completed', 1, 1, {events} FROM everturn_instances; \
          WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {events}) \
-         INSERT INTO history (instance_key, execution_id, event_id, event_data) \
-             SELECT instance_key, 1, i, '{{}}' FROM instances CROSS JOIN n"
+         INSERT INTO everturn_history (instance_key, execution_id, first_event_id, last_event_id, events) \
+             SELECT instance_key, 1, i, i, '[]' FROM everturn_instances CROSS JOIN n"
     );
     writer.db.conn.execute_batch(&sql).unwrap();
 }
@@ -84,7 +85,8 @@ fn garbage_is_removed_in_slices_while_the_writer_has_nothing_else_to_do() {
         slices += 1;
     }
     assert!(slices >= 50, "50,000 events went in {slices} slices");
-    let left: i64 = writer.db.conn.query_row("SELECT count(*) FROM history", [], |row| row.get(0)).unwrap();
+    let left: i64 =
+        writer.db.conn.query_row("SELECT count(*) FROM everturn_history", [], |row| row.get(0)).unwrap();
     assert_eq!(left, 0);
 }
 
@@ -102,7 +104,8 @@ fn a_lost_slice_of_garbage_is_tried_again() {
         writer.tick();
         drive(&mut writer);
     }
-    let left: i64 = writer.db.conn.query_row("SELECT count(*) FROM history", [], |row| row.get(0)).unwrap();
+    let left: i64 =
+        writer.db.conn.query_row("SELECT count(*) FROM everturn_history", [], |row| row.get(0)).unwrap();
     assert_eq!(left, 0);
 }
 
@@ -137,7 +140,8 @@ fn garbage_that_was_due_while_the_file_was_locked_is_removed_later() {
         writer.tick();
         drive(&mut writer);
     }
-    let left: i64 = writer.db.conn.query_row("SELECT count(*) FROM history", [], |row| row.get(0)).unwrap();
+    let left: i64 =
+        writer.db.conn.query_row("SELECT count(*) FROM everturn_history", [], |row| row.get(0)).unwrap();
     assert_eq!(left, 0);
 }
 
@@ -146,8 +150,8 @@ fn events_of_a_pruned_execution_are_not_counted_again_when_their_instance_is_del
     let mut writer = writer(512);
     fill(&writer, 1, 1_500);
     // The first execution was pruned: its events are in the list, and the first slice of them is removed.
-    let prune = "UPDATE executions SET execution_id = 2, event_count = 0; UPDATE instances SET current_execution_id = 2; \
-         INSERT INTO garbage SELECT instance_key, 1 FROM instances";
+    let prune = "UPDATE everturn_executions SET execution_id = 2; UPDATE everturn_instances SET current_execution_id = 2, event_count = 0; \
+         INSERT INTO everturn_garbage SELECT instance_key, 1 FROM everturn_instances";
     writer.db.conn.execute_batch(prune).unwrap();
     let _swept = call(&mut writer, SweepGarbage);
     changes(&mut writer);
@@ -155,4 +159,60 @@ fn events_of_a_pruned_execution_are_not_counted_again_when_their_instance_is_del
     changes(&mut writer);
     let deleted = answer.try_recv().unwrap().unwrap();
     assert_eq!((deleted.executions_deleted, deleted.events_deleted), (1, 0));
+}
+
+/// What another process has left in the garbage list.
+fn leave_garbage(writer: &Writer) {
+    let list = "INSERT INTO everturn_garbage (instance_key, execution_id) VALUES (1, 0)";
+    writer.db.conn.execute(list, []).unwrap();
+}
+
+fn listed(writer: &Writer) -> i64 {
+    writer.db.conn.query_row("SELECT count(*) FROM everturn_garbage", [], |row| row.get(0)).unwrap()
+}
+
+#[test]
+fn garbage_of_another_process_is_removed_and_then_looked_for_no_more() {
+    let mut writer = writer(512);
+    leave_garbage(&writer);
+    writer.garbage.want_look();
+    assert_eq!(writer.next_wake(), Some(Duration::ZERO), "the list is looked at at once");
+    drive(&mut writer);
+    writer.tick();
+    drive(&mut writer);
+    assert_eq!(listed(&writer), 0, "what the look found is removed");
+    assert_eq!(writer.next_wake(), None, "nothing was passed over that needs another look");
+}
+
+#[test]
+fn a_look_at_an_empty_garbage_list_leads_to_no_slice() {
+    let mut writer = writer(512);
+    writer.garbage.want_look();
+    drive(&mut writer);
+    assert_eq!(writer.next_wake(), None, "there is nothing to remove");
+}
+
+#[test]
+fn a_look_at_the_garbage_list_puts_off_no_slice_that_is_due() {
+    let mut writer = writer(512);
+    leave_garbage(&writer);
+    writer.garbage.note(writer.db.now());
+    writer.tick();
+    writer.garbage.want_look();
+    assert_eq!(writer.step(&mut Script::default()), WriterStep::Done, "the slice runs after the look");
+    assert_eq!(listed(&writer), 0);
+}
+
+#[test]
+fn a_look_for_free_pages_that_can_change_nothing_is_not_repeated() {
+    let writer = writer(512);
+    let freed = || {
+        let ran = writer.db.run_whole(true, |scope| Ok(ShrinkFile.run(scope).is_ok()));
+        ran.unwrap().1.freed
+    };
+    writer.db.conn.execute_batch("BEGIN").unwrap();
+    assert!(freed(), "there may be more free pages");
+    // A damaged file has lost the row that the step changes, so that the step is not committed.
+    writer.db.conn.execute("DELETE FROM everturn_totals", []).unwrap();
+    assert!(!freed());
 }

@@ -25,7 +25,7 @@ fn root_of(writer: &Writer, table: &str) -> i64 {
 /// Makes a table without row ids unreadable. Returns where it begins.
 fn damage(writer: &Writer, table: &str) -> i64 {
     let root = root_of(writer, table);
-    set_root(writer, table, root_of(writer, "worker_queue"));
+    set_root(writer, table, root_of(writer, "everturn_worker_queue"));
     root
 }
 
@@ -67,7 +67,7 @@ fn unreadable_sessions_delay_only_activities_that_are_bound_to_one() {
     leased.try_recv().unwrap().unwrap().expect("the session is free").guard.disarm();
     let _more = [call(&mut writer, in_session(2, "s")), call(&mut writer, in_session(3, "t"))];
     drive(&mut writer);
-    damage(&writer, "sessions");
+    damage(&writer, "everturn_sessions");
     let _plain = call(&mut writer, activity(4, 10));
     let mut fetched = session_fetch(&mut writer, 2);
     let mut turn = turn_fetch(&mut writer, 3, None);
@@ -86,25 +86,25 @@ fn locks_are_found_although_the_sessions_cannot_be_read() {
     for held in &mut held {
         held.try_recv().unwrap().unwrap().unwrap().guard.disarm();
     }
-    damage(&writer, "sessions");
+    damage(&writer, "everturn_sessions");
     let found = StaleLocks::find(&writer.db.conn, None).expect("the activities can be read");
     assert!(!found.is_empty());
 }
 
 /// Two entries: a deleted instance, whose key-value store is a part of the garbage, and a pruned execution.
-const GARBAGE: &str = "INSERT INTO garbage (instance_key, execution_id) VALUES (1, 0), (2, 1); \
-     INSERT INTO kv_base (instance_key, key, value, last_updated_at_ms) VALUES (1, 'k', 'v', 1); \
-     INSERT INTO history (instance_key, execution_id, event_id, event_data) VALUES (2, 1, 1, '{}')";
+const GARBAGE: &str = "INSERT INTO everturn_garbage (instance_key, execution_id) VALUES (1, 0), (2, 1); \
+     INSERT INTO everturn_kv_base (instance_key, key, value, last_updated_at_ms) VALUES (1, 'k', 'v', 1); \
+     INSERT INTO everturn_history (instance_key, execution_id, first_event_id, last_event_id, events) VALUES (2, 1, 1, 1, '[]')";
 
 fn listed(writer: &Writer) -> i64 {
-    writer.db.conn.query_row("SELECT count(*) FROM garbage", [], |row| row.get(0)).unwrap()
+    writer.db.conn.query_row("SELECT count(*) FROM everturn_garbage", [], |row| row.get(0)).unwrap()
 }
 
 #[test]
 fn garbage_that_cannot_be_read_is_passed_over_and_the_rest_is_removed() {
     let (mut writer, clock) = writer_and_clock(512);
     writer.db.conn.execute_batch(GARBAGE).unwrap();
-    let root = damage(&writer, "kv_base");
+    let root = damage(&writer, "everturn_kv_base");
     writer.garbage.note(writer.db.now());
     writer.tick();
     drive(&mut writer);
@@ -116,7 +116,7 @@ fn garbage_that_cannot_be_read_is_passed_over_and_the_rest_is_removed() {
         batches += usize::from(writer.step(&mut Script::default()) == WriterStep::Done);
     }
     assert!(batches <= 8, "{batches} batches in a second for what cannot be read");
-    set_root(&writer, "kv_base", root);
+    set_root(&writer, "everturn_kv_base", root);
     for _ in 0..10 {
         clock.advance(Duration::from_secs(10));
         writer.tick();
@@ -128,7 +128,7 @@ fn garbage_that_cannot_be_read_is_passed_over_and_the_rest_is_removed() {
 #[test]
 fn a_garbage_list_that_cannot_be_read_costs_few_batches() {
     let (mut writer, clock) = writer_and_clock(512);
-    damage(&writer, "garbage");
+    damage(&writer, "everturn_garbage");
     writer.garbage.note(writer.db.now());
     let mut batches = 0;
     for _ in 0..100 {

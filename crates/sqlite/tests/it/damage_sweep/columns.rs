@@ -25,17 +25,19 @@ pub(crate) enum Damage {
     Truncated,
     BitFlip,
     WrongType,
+    Fraction,
     UnknownVariant,
     Huge,
 }
 
 impl Damage {
-    pub(crate) const ALL: [Self; 7] = [
+    pub(crate) const ALL: [Self; 8] = [
         Self::Null,
         Self::Empty,
         Self::Truncated,
         Self::BitFlip,
         Self::WrongType,
+        Self::Fraction,
         Self::UnknownVariant,
         Self::Huge,
     ];
@@ -46,6 +48,7 @@ impl Damage {
 pub(crate) enum Stored {
     Null,
     Integer(i64),
+    Real(f64),
     Text(Vec<u8>),
     Blob(Vec<u8>),
 }
@@ -90,18 +93,34 @@ pub(crate) fn columns(path: &Path) -> Vec<Column> {
 
 /// Which rows of a table are damaged: those of the damaged instance.
 fn rows_of_the_damaged(table: &str) -> String {
-    let owned =
-        format!("instance_key = (SELECT instance_key FROM instances WHERE instance_id = '{DAMAGED}')");
+    let owned = format!(
+        "instance_key = (SELECT instance_key FROM everturn_instances WHERE instance_id = '{DAMAGED}')"
+    );
     match table {
-        "instances" | "worker_queue" | "set_aside" => format!("instance_id = '{DAMAGED}'"),
-        // In the middle of a history: neither the first event nor the last.
-        "history" => format!("{owned} AND execution_id = 2 AND event_id = 3"),
-        "executions" | "orchestrator_queue" | "kv_base" | "kv_delta" => owned,
+        "everturn_instances" | "everturn_worker_queue" | "everturn_dead_letters" => {
+            format!("instance_id = '{DAMAGED}'")
+        }
+        // In the middle of a history: neither the first row nor the last.
+        "everturn_history" => format!("{owned} AND execution_id = 2 AND first_event_id = 3"),
+        "everturn_message_payloads" => {
+            format!("seq IN (SELECT seq FROM everturn_orchestrator_queue WHERE {owned})")
+        }
+        "everturn_activity_payloads" => {
+            format!("seq IN (SELECT seq FROM everturn_worker_queue WHERE instance_id = '{DAMAGED}')")
+        }
+        "everturn_custom_statuses"
+        | "everturn_executions"
+        | "everturn_kv_undo"
+        | "everturn_orchestrator_queue"
+        | "everturn_kv_base"
+        | "everturn_kv_delta" => owned,
+        // Nothing writes them yet.
+        "everturn_holds" | "everturn_nodes" | "everturn_records" => "1 = 0".to_owned(),
         // It names no row here: a large deletion is needed for that. `bulk_delete` damages it.
-        "garbage" => "1 = 0".to_owned(),
+        "everturn_garbage" => "1 = 0".to_owned(),
         // They belong to no instance, and must disturb none.
-        "totals" => "1 = 1".to_owned(),
-        "sessions" => format!("session_id = 'session-{DAMAGED}'"),
+        "everturn_totals" => "1 = 1".to_owned(),
+        "everturn_sessions" => format!("session_id = 'session-{DAMAGED}'"),
         other => panic!("this test does not know which rows of {other} belong to an instance"),
     }
 }
@@ -113,7 +132,7 @@ pub(crate) fn damaged(column: &Column, stored: &Stored, damage: Damage) -> Optio
         (Damage::Null, _) => Stored::Null,
         (Damage::Empty, _) if column.is_text => text(""),
         (Damage::Empty, _) => Stored::Integer(0),
-        (Damage::Truncated | Damage::BitFlip, Stored::Null) => return None,
+        (Damage::Truncated | Damage::BitFlip, Stored::Null | Stored::Real(_)) => return None,
         (Damage::Truncated, Stored::Text(bytes) | Stored::Blob(bytes)) => {
             Stored::Text(bytes[..bytes.len() / 2].to_vec())
         }
@@ -124,6 +143,9 @@ pub(crate) fn damaged(column: &Column, stored: &Stored, damage: Damage) -> Optio
         (Damage::BitFlip, Stored::Integer(number)) => Stored::Integer(number ^ (1 << 40)),
         (Damage::WrongType, _) if column.is_text => Stored::Blob(vec![0, 0xff, 1]),
         (Damage::WrongType, _) => text("twelve"),
+        // It would become text.
+        (Damage::Fraction, _) if column.is_text => return None,
+        (Damage::Fraction, _) => Stored::Real(123.5),
         (Damage::UnknownVariant, _) if column.name == "parent_instance_id" => text(DAMAGED),
         (Damage::UnknownVariant, _) if is_json(column) => text(r#"{"type":"Nonsense","Nonsense":{}}"#),
         (Damage::UnknownVariant, _) if column.is_text => text("Nonsense"),
@@ -135,7 +157,7 @@ pub(crate) fn damaged(column: &Column, stored: &Stored, damage: Damage) -> Optio
 }
 
 fn is_json(column: &Column) -> bool {
-    matches!(column.name.as_str(), "work_item" | "event_data")
+    matches!(column.name.as_str(), "work_item" | "events")
 }
 
 /// The bytes with one bit flipped.
@@ -194,7 +216,7 @@ fn changes(conn: &Connection, column: &Column, change: &dyn Fn(&Stored) -> Optio
             ValueRef::Integer(number) => Stored::Integer(number),
             ValueRef::Text(bytes) => Stored::Text(bytes.to_vec()),
             ValueRef::Blob(bytes) => Stored::Blob(bytes.to_vec()),
-            ValueRef::Real(number) => panic!("{table}.{name} holds {number}"),
+            ValueRef::Real(number) => Stored::Real(number),
         };
         changed.extend(change(&stored).map(|after| (key, after)));
     }
@@ -208,6 +230,7 @@ fn write(conn: &Connection, column: &Column, rows: &[Change]) -> bool {
         let (placeholder, value) = match after {
             Stored::Null => ("?1", Value::Null),
             Stored::Integer(number) => ("?1", Value::Integer(*number)),
+            Stored::Real(number) => ("?1", Value::Real(*number)),
             // Bytes that are no UTF-8 are stored as text all the same.
             Stored::Text(bytes) => ("CAST(?1 AS TEXT)", Value::Blob(bytes.clone())),
             Stored::Blob(bytes) => ("?1", Value::Blob(bytes.clone())),

@@ -98,7 +98,8 @@ fn work(instance: &str, id: u64, session_id: Option<String>, tag: Option<&str>) 
         execution_id: 2,
         id,
         name: "pay".to_owned(),
-        input: "input".to_owned(),
+        // One of them is large.
+        input: if id == 4 { "x".repeat(2_000) } else { "input".to_owned() },
         session_id,
         tag: tag.map(str::to_owned),
     }
@@ -131,32 +132,35 @@ async fn run_two_executions(provider: &SqliteProvider, instance: &str) {
     };
     provider.ack_orchestration_item(&token, 1, first, vec![], vec![successor], ended, vec![]).await.unwrap();
 
-    let (_, token, _) = fetch(provider).await.unwrap();
     let scheduled = || EventKind::ActivityScheduled {
         name: "pay".to_owned(),
         input: "input".to_owned(),
         session_id: None,
         tag: None,
     };
-    let second = vec![
-        event(instance, 2, 1, started()),
-        event(instance, 2, 2, scheduled()),
-        event(instance, 2, 3, scheduled()),
-        event(instance, 2, 4, scheduled()),
-        event(instance, 2, 5, kv_set("delta")),
-        event(instance, 2, 6, EventKind::CustomStatusUpdated { status: Some("half way".to_owned()) }),
+    let half_way = EventKind::CustomStatusUpdated { status: Some("half way".to_owned()) };
+    let in_session = work(instance, 3, Some(format!("session-{instance}")), None);
+    let turns = [
+        (1, [started(), scheduled()], vec![work(instance, 2, None, None)]),
+        (3, [scheduled(), scheduled()], vec![in_session, work(instance, 4, None, Some("gpu"))]),
+        (5, [kv_set("delta"), half_way], vec![]),
     ];
-    let activities = vec![
-        work(instance, 2, None, None),
-        work(instance, 3, Some(format!("session-{instance}")), None),
-        work(instance, 4, None, Some("gpu")),
-    ];
-    provider.ack_orchestration_item(&token, 2, second, activities, vec![], pinned(), vec![]).await.unwrap();
+    for (first, kinds, activities) in turns {
+        let (_, token, _) = fetch(provider).await.unwrap();
+        let events = (first..).zip(kinds).map(|(id, kind)| event(instance, 2, id, kind)).collect();
+        let next = if first < 5 { vec![signal(instance)] } else { vec![] };
+        provider.ack_orchestration_item(&token, 2, events, activities, next, pinned(), vec![]).await.unwrap();
+    }
 }
 
 /// A message that is visible and one that is not yet.
 async fn send(provider: &SqliteProvider, instance: &str) {
-    provider.enqueue_for_orchestrator(signal(instance), None).await.unwrap();
+    let large = WorkItem::ExternalRaised {
+        instance: instance.to_owned(),
+        name: "go".to_owned(),
+        data: "x".repeat(2_000),
+    };
+    provider.enqueue_for_orchestrator(large, None).await.unwrap();
     let timer = WorkItem::TimerFired {
         instance: instance.to_owned(),
         execution_id: 2,
@@ -167,7 +171,7 @@ async fn send(provider: &SqliteProvider, instance: &str) {
 }
 
 fn insert_dead_letter(path: &Path) {
-    let sql = "INSERT INTO set_aside (set_aside_at_ms, reason, instance_id, execution_id, activity_id, work_item) \
+    let sql = "INSERT INTO everturn_dead_letters (dead_lettered_at_ms, reason, instance_id, execution_id, activity_id, work_item) \
          VALUES (1, 'reason', 'damaged', 1, 2, '{')";
     rusqlite::Connection::open(path).unwrap().execute(sql, []).unwrap();
 }

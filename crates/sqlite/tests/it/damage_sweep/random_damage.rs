@@ -50,7 +50,7 @@ fn damage(column: &Column, stored: &Stored, chance: &mut Chance) -> Option<Store
             Stored::Text(bytes[..chance.below(bytes.len())].to_vec())
         }
         (Stored::Text(bytes) | Stored::Blob(bytes), 3..) => flipped(bytes, chance.below(bytes.len() * 8)),
-        (Stored::Null, _) => Stored::Text(random_bytes(chance)),
+        (Stored::Null | Stored::Real(_), _) => Stored::Text(random_bytes(chance)),
     };
     (after != *stored).then_some(after)
 }
