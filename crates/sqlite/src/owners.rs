@@ -4,6 +4,8 @@
 //! releases the lock on its file; another process that can take it knows that the locks in the rows are stale. The locks
 //! are those of `flock`, which belong to an open file: a process can ask about its own files, and closing another
 //! descriptor releases nothing.
+//!
+//! The file is empty, except while its owner finds the database locked again and again: then the others leave it a gap.
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions, TryLockError};
@@ -28,10 +30,24 @@ pub(crate) struct OwnerFile {
     pub(crate) id: OwnerId,
     path: PathBuf,
     /// Closing it releases the lock.
-    _file: File,
+    file: File,
+    /// Whether the file says that this owner waits for the database.
+    waits: bool,
 }
 
 impl OwnerFile {
+    /// Tells the other owners whether this one waits for the database.
+    pub(crate) fn set_waiting(&mut self, waits: bool) {
+        if self.waits == waits {
+            return;
+        }
+        self.waits = waits;
+        if let Err(error) = self.file.set_len(u64::from(waits)) {
+            tracing::debug!(target: "everturn::providers::sqlite", path = %self.path.display(), %error,
+                "cannot tell other processes whether this one waits for the database; they leave gaps after its commits only");
+        }
+    }
+
     /// No row bears this owner any more.
     pub(crate) fn remove(&self) {
         if let Err(error) = std::fs::remove_file(&self.path) {
@@ -48,8 +64,8 @@ impl OwnerFile {
 /// What one look at the folder found.
 #[derive(Debug, Default)]
 pub(crate) struct OwnersFound {
-    /// Whether a provider of another process runs.
-    pub(crate) others_run: bool,
+    /// Providers of other processes that run.
+    pub(crate) running: Vec<OwnerId>,
     /// Owners that no longer run. Their files are locked by this look: no other process takes them over meanwhile.
     pub(crate) dead: Vec<OwnerFile>,
 }
@@ -117,12 +133,12 @@ impl OwnerFolder {
             let dead = if found.dead.len() < DEAD_MAX { self.take_over(id) } else { Ok(None) };
             match dead {
                 Ok(Some(owner)) => found.dead.push(owner),
-                Ok(None) => found.others_run = true,
+                Ok(None) => found.running.push(id),
                 // Another process has removed it.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 // It cannot be asked, and counts as running: its locks expire.
                 Err(error) => {
-                    found.others_run = true;
+                    found.running.push(id);
                     tracing::debug!(target: "everturn::providers::sqlite", owner = id, %error,
                         "cannot tell whether the process that holds locks still runs");
                 }
@@ -140,6 +156,11 @@ impl OwnerFolder {
                 Err(error) => error.kind() != io::ErrorKind::NotFound,
             }
         })
+    }
+
+    /// Whether one of these owners waits for the database.
+    pub(crate) fn is_any_waiting(&self, owners: &[OwnerId]) -> bool {
+        owners.iter().any(|id| std::fs::metadata(self.0.join(name_of(*id))).is_ok_and(|file| file.len() > 0))
     }
 
     /// Whether any provider has a file here, whether it runs or not.
@@ -178,7 +199,7 @@ fn lock(id: OwnerId, path: PathBuf, file: File) -> io::Result<Option<OwnerFile>>
         Err(TryLockError::Error(error)) => return Err(error),
     }
     let is_in_place = FileIdentity::at(&path)? == Some(FileIdentity::of(&file.metadata()?));
-    Ok(is_in_place.then_some(OwnerFile { id, path, _file: file }))
+    Ok(is_in_place.then_some(OwnerFile { id, path, file, waits: false }))
 }
 
 /// Whether a second descriptor is refused the lock on this file: else locks mean nothing on this file system.
@@ -219,9 +240,9 @@ mod tests {
         let clock = ManualClock::new(0);
         let owner = owners.join(&clock).unwrap();
         let found = owners.look(&[]).unwrap();
-        assert!(found.others_run && found.dead.is_empty(), "it runs: {found:?}");
+        assert!(found.running == [owner.id] && found.dead.is_empty(), "it runs: {found:?}");
         let found = owners.look(&[owner.id]).unwrap();
-        assert!(!found.others_run && found.dead.is_empty(), "it is ours: {found:?}");
+        assert!(found.running.is_empty() && found.dead.is_empty(), "it is ours: {found:?}");
         let id = owner.id;
         drop(owner);
         let found = owners.look(&[]).unwrap();
@@ -234,6 +255,21 @@ mod tests {
         assert!(beside.dead.is_empty(), "one look takes it over, no other does: {beside:?}");
         found.dead.iter().for_each(super::OwnerFile::remove);
         assert!(!owners.is_in_use() && !owners.0.exists(), "the last owner removes the folder");
+    }
+
+    #[test]
+    fn an_owner_is_seen_to_wait_until_it_does_not_or_has_gone() {
+        let (_folder, owners) = folder();
+        let mut owner = owners.join(&ManualClock::new(0)).unwrap();
+        let id = owner.id;
+        assert!(!owners.is_any_waiting(&[id]), "it never waited");
+        owner.set_waiting(true);
+        assert!(owners.is_any_waiting(&[id + 1, id]), "it waits, and the other has no file");
+        owner.set_waiting(false);
+        assert!(!owners.is_any_waiting(&[id]), "it waits no more");
+        owner.set_waiting(true);
+        owner.remove();
+        assert!(!owners.is_any_waiting(&[id]), "it has gone");
     }
 
     #[test]

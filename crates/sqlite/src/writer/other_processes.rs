@@ -24,6 +24,8 @@ const ALONE_LOOK: Duration = Duration::from_millis(100);
 const SHARED_FOR: Duration = Duration::from_secs(10);
 /// How often the writer looks which processes have the file open, and whether one of them no longer runs.
 const OWNERS_LOOK: Duration = Duration::from_millis(200);
+/// How often in a row a writer finds the file locked before it asks the others for a gap.
+const BUSY_ROUNDS_BEFORE_ASKING: u32 = 2;
 /// How long after another process's commit the writer leaves gaps between its batches.
 const FOREIGN_PRESENCE: Duration = Duration::from_secs(1);
 
@@ -55,6 +57,8 @@ pub(crate) struct OtherProcesses {
     seen_at: Option<Duration>,
     /// When the writer last looked who runs.
     looked_at: Option<Duration>,
+    /// The other providers that ran at that look, in this process too.
+    running: Vec<OwnerId>,
     /// How often in a row another process had the file locked.
     busy_rounds: u32,
 }
@@ -67,6 +71,7 @@ impl OtherProcesses {
             committed_at: None,
             seen_at: None,
             looked_at: None,
+            running: Vec::new(),
             busy_rounds: 0,
         })
     }
@@ -157,11 +162,15 @@ impl OtherProcesses {
             }
             return Vec::new();
         }
-        match users.folder.look(&users.process_writers.owners()) {
+        let ours = users.process_writers.owners();
+        match users.folder.look(&ours) {
             Ok(found) => {
-                if found.others_run {
+                if !found.running.is_empty() {
                     self.seen_at = Some(now);
                 }
+                self.running = found.running;
+                let own = users.own.as_ref().map(|own| own.id);
+                self.running.extend(ours.into_iter().filter(|id| Some(*id) != own));
                 found.dead
             }
             Err(error) => {
@@ -179,20 +188,31 @@ impl OtherProcesses {
         }
     }
 
-    /// Whether another process committed lately: the writer pauses between batches, so that it gets the file.
+    /// Whether another process waits for the file, or committed lately: the writer pauses between batches, so that it gets
+    /// the file.
     pub(crate) fn need_gaps(&self, clock: &dyn Clock) -> bool {
         self.committed_at.is_some_and(|at| clock.monotonic().saturating_sub(at) < FOREIGN_PRESENCE)
+            || self.users.as_ref().is_some_and(|users| users.folder.is_any_waiting(&self.running))
     }
 
     /// The writer has the file.
     pub(crate) fn note_not_busy(&mut self) {
         self.busy_rounds = 0;
+        self.ask_for_gaps(false);
+    }
+
+    fn ask_for_gaps(&mut self, asks: bool) {
+        if let Some(own) = self.users.as_mut().and_then(|users| users.own.as_mut()) {
+            own.set_waiting(asks);
+        }
     }
 
     /// Another process has the file. Returns whether callers have waited for it long enough.
     pub(crate) fn note_busy(&mut self, busy_timeout: Duration) -> bool {
         self.busy_rounds = self.busy_rounds.saturating_add(1);
         let timed_out = BUSY_PAUSE.saturating_mul(self.busy_rounds) >= busy_timeout;
+        // Callers that have given up need no gap.
+        self.ask_for_gaps(!timed_out && self.busy_rounds >= BUSY_ROUNDS_BEFORE_ASKING);
         if timed_out {
             self.busy_rounds = 0;
         }

@@ -126,6 +126,30 @@ fn the_writer_leaves_gaps_for_a_second_after_a_foreign_commit() {
 }
 
 #[test]
+fn the_writer_leaves_gaps_while_another_waits_for_the_file_however_long_ago_it_committed() {
+    let mut file = SharedFile::open();
+    let folder = OwnerFolder::beside(&file.path());
+    let conn = Connection::open(file.path()).unwrap();
+    let own = folder.join(&*file.clock).expect("the file system locks files");
+    let mut starving =
+        OtherProcesses::new(&conn, Some(FileUsers { own: Some(own), ..users(&file.path()) })).unwrap();
+    assert_eq!(file.find_dead(), 0);
+    assert!(!file.others.need_gaps(&*file.clock), "the other process needs nothing");
+    for round in 1..=BUSY_ROUNDS_BEFORE_ASKING {
+        assert!(!file.others.need_gaps(&*file.clock), "it finds the file locked for the first time: {round}");
+        starving.note_busy(Duration::from_secs(1));
+    }
+    for _ in 0..2 {
+        assert!(file.others.need_gaps(&*file.clock), "it found the file locked again");
+        file.clock.advance(FOREIGN_PRESENCE);
+    }
+    starving.note_not_busy();
+    assert!(!file.others.need_gaps(&*file.clock), "it has had the file");
+    while !starving.note_busy(Duration::from_secs(1)) {}
+    assert!(!file.others.need_gaps(&*file.clock), "its callers have given up");
+}
+
+#[test]
 fn the_writer_looks_often_for_ten_seconds_after_another_process_was_seen() {
     let mut file = SharedFile::open();
     assert_eq!(file.look_interval(), ALONE_LOOK);
