@@ -32,8 +32,20 @@ fn twins(root: &Path) -> Result<Vec<String>, String> {
         }
     }
     let is_allowed = |name: &str| ALLOWED.iter().any(|(allowed, _)| *allowed == name);
-    let twins = places.iter().filter(|(name, places)| places.len() > 1 && !is_allowed(name));
+    let twins = places
+        .iter()
+        .filter(|(name, places)| places.len() > 1 && !is_allowed(name) && !are_of_providers(places));
     Ok(twins.map(|(name, places)| format!("{name}: {}", places.join(", "))).collect())
+}
+
+/// Whether a type is defined once in each provider with tables, in files of the same name: there it is the same thing.
+fn are_of_providers(places: &[String]) -> bool {
+    let within = |provider: &str| {
+        let folder = format!("crates/{provider}/src/");
+        let file = places.iter().find_map(|place| place.strip_prefix(&folder))?;
+        file.split_once(':').map(|(file, _line)| file)
+    };
+    places.len() == 2 && within("sqlite").is_some_and(|file| within("postgres") == Some(file))
 }
 
 /// The `src` folders of all packages.
@@ -84,7 +96,7 @@ fn defined(line: &str) -> Option<&str> {
 mod tests {
     use std::path::Path;
 
-    use super::{defined, twins};
+    use super::{are_of_providers, defined, twins};
 
     #[test]
     fn type_names_are_unique_in_the_workspace() {
@@ -95,6 +107,15 @@ mod tests {
             "a type name means one thing; these are defined more than once:\n{}",
             twins.join("\n")
         );
+    }
+
+    #[test]
+    fn providers_may_name_a_type_alike_in_files_of_the_same_name() {
+        let places = |places: &[&str]| places.iter().map(|place| (*place).to_owned()).collect::<Vec<_>>();
+        let alike = ["crates/postgres/src/submit.rs:3", "crates/sqlite/src/submit.rs:8"];
+        assert!(are_of_providers(&places(&alike)));
+        assert!(!are_of_providers(&places(&["crates/postgres/src/a.rs:3", "crates/sqlite/src/b.rs:8"])));
+        assert!(!are_of_providers(&places(&[alike[0], alike[1], "crates/core/src/submit.rs:1"])));
     }
 
     #[test]

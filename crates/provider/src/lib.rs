@@ -5,6 +5,8 @@
 #![forbid(unsafe_code)]
 
 mod clock;
+#[doc(hidden)]
+pub mod encoded;
 mod error;
 pub mod management;
 pub mod memory;

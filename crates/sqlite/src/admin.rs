@@ -2,6 +2,7 @@
 
 use async_trait::async_trait;
 use everturn_core::{Event, ExecutionStatus};
+use everturn_provider::encoded::{stored_id, unsigned};
 use everturn_provider::management::{
     DeadLetterRecord, DeadLetterSelection, DeleteInstanceResult, ExecutionInfo, InstanceFilter, InstanceInfo,
     InstanceTree, PruneOptions, PruneResult, QueueDepths, SystemMetrics,
@@ -10,11 +11,9 @@ use everturn_provider::store::ExecutionRead;
 use everturn_provider::{ProviderAdmin, ProviderError};
 use rusqlite::{OptionalExtension, Row, params};
 
-use crate::clock_reading::unsigned;
 use crate::columns;
 use crate::dead_letters;
 use crate::delete::{self, DeleteInstances};
-use crate::history::stored_id;
 use crate::list_instances;
 use crate::provider::SqliteProvider;
 use crate::read::of_execution;

@@ -1,5 +1,6 @@
 //! `commit_step`: a turn and the end of the activities that caused it, in one transaction.
 
+use everturn_provider::encoded::EventCounts;
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
 
@@ -11,7 +12,7 @@ use tokio::sync::oneshot;
 use crate::columns;
 use crate::commit_turn::{CommitTurn, CommittedInstance};
 use crate::fetch_work::{self, WorkAnswer};
-use crate::history::EventCounts;
+use crate::history;
 use crate::locks::{self, StoredLock, row_of, unknown_token};
 use crate::operation::{BatchOrder, Scope, Verb, VerbFailure};
 use crate::parked_fetches::ParkedWorkFetch;
@@ -93,7 +94,7 @@ impl CommitStep {
                     execution_status: status.clone(),
                     status,
                     pin: columns::text(row, 9)?,
-                    current_events: EventCounts::of(row, 10)?,
+                    current_events: history::counts_of(row, 10)?,
                     other_events: EventCounts::default(),
                 },
                 is_delayed: row.get(4)?,

@@ -1,5 +1,8 @@
 //! `commit_turn`: everything that a turn decided, in one transaction.
 
+use everturn_provider::encoded::{
+    EventCounts, HistoryDelta, KvChange, StoredActivity, StoredMessage, stored_id,
+};
 use std::time::Duration;
 
 use everturn_core::{Event, EventKind, ExecutionStatus};
@@ -9,14 +12,14 @@ use rusqlite::{OptionalExtension, params};
 
 use crate::clock_reading::ClockReading;
 use crate::columns;
-use crate::history::{self, EventCounts, HistoryDelta};
-use crate::kv::{self, KvChange};
+use crate::history;
+use crate::kv;
 use crate::locks::{self, StoredLock, row_of, unknown_token};
 use crate::operation::{BatchOrder, Scope, Verb, VerbFailure};
-use crate::orchestrator_queue::{self, StoredMessage};
+use crate::orchestrator_queue;
 use crate::totals::TotalsChange;
 use crate::unknown_instance;
-use crate::worker_queue::StoredActivity;
+use crate::worker_queue;
 
 /// A turn as it is stored.
 pub(crate) struct CommitTurn {
@@ -59,7 +62,7 @@ impl CommitTurn {
             + messages.iter().map(|(message, _)| message.work_item.len()).sum::<usize>();
         Ok(Self {
             lock_token: commit.lock_token.clone(),
-            execution_id: history::stored_id(operation, "execution id", commit.execution_id)?,
+            execution_id: stored_id(operation, "execution id", commit.execution_id)?,
             kv_changes: commit.history_delta.iter().filter_map(KvChange::of).collect(),
             custom_status: last_custom_status(&commit.history_delta),
             delta,
@@ -502,7 +505,7 @@ impl CommitTurn {
 
     fn write_queues(&self, scope: &mut Scope<'_>) -> Result<(), VerbFailure> {
         for activity in &self.activities {
-            activity.insert(scope)?;
+            worker_queue::insert(scope, activity)?;
         }
         let mut cancel = scope.conn.prepare_cached(CANCEL_ACTIVITY)?;
         for (instance_id, execution_id, activity_id) in &self.cancelled {
@@ -533,8 +536,8 @@ fn find(scope: &Scope<'_>, key: i64, execution_id: i64) -> Result<Option<Committ
                 status: columns::text(row, 7)?,
                 execution_status: columns::text(row, 8)?,
                 pin: columns::text(row, 9)?,
-                current_events: EventCounts::of(row, 10)?,
-                other_events: EventCounts::of(row, 13)?,
+                current_events: history::counts_of(row, 10)?,
+                other_events: history::counts_of(row, 13)?,
             })
         })
         .optional()?)

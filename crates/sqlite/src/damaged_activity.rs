@@ -2,14 +2,14 @@
 
 use everturn_core::{ErrorDetails, WorkItem};
 use everturn_provider::ProviderError;
+use everturn_provider::encoded::{StoredMessage, unsigned};
 use rusqlite::params;
 
-use crate::clock_reading::unsigned;
 use crate::columns;
 use crate::fetch_work::is_held;
 use crate::locks::row_of;
 use crate::operation::{BatchOrder, Scope, Verb, VerbFailure};
-use crate::orchestrator_queue::{self, StoredMessage};
+use crate::orchestrator_queue;
 use crate::payloads::activity_payload;
 use crate::provider::SqliteProvider;
 

@@ -1,10 +1,10 @@
 //! Dead letters: rows of the queues that no instance will ever read, kept for repair. Reading them in pages, and deleting them.
 
 use everturn_provider::ProviderError;
+use everturn_provider::encoded::{stored_ms, unsigned};
 use everturn_provider::management::{DeadLetterRecord, DeadLetterSelection};
 use rusqlite::{Connection, Row};
 
-use crate::clock_reading::{stored_ms, unsigned};
 use crate::columns;
 use crate::operation::{BatchOrder, Scope, Verb, VerbFailure};
 use crate::provider::SqliteProvider;

@@ -2,13 +2,13 @@
 //!
 //! Each tree goes whole to every reader. If the call fails or is dropped, the trees of earlier slices are gone.
 
+use everturn_provider::encoded::stored_ms;
 use std::collections::HashSet;
 
 use everturn_provider::ProviderError;
 use everturn_provider::management::{DeleteInstanceResult, InstanceFilter};
 use rusqlite::{Connection, params};
 
-use crate::clock_reading::stored_ms;
 use crate::columns;
 use crate::delete::DeleteTrees;
 use crate::provider::SqliteProvider;

@@ -1,11 +1,11 @@
 //! Locks and leases that expire.
 
+use everturn_provider::encoded::unsigned;
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use rusqlite::{OptionalExtension, Row, params};
 
-use crate::clock_reading::unsigned;
 use crate::columns;
 use crate::due_rows::{due_rows, wake_row};
 use crate::locks::{self, StoredLock, row_of};

@@ -1,5 +1,6 @@
 //! `fetch_turns`: the writer locks an instance and tags its messages; the fetch then reads the history and decodes.
 
+use everturn_provider::encoded::{length_ms, stored_ms, unsigned};
 use std::pin::pin;
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use everturn_provider::store::{FetchedTurn, LentInstance, LockKind, LockRenewal,
 use everturn_provider::{OrchestrationItem, ProviderError};
 use rusqlite::{Connection, params};
 
-use crate::clock_reading::{ClockReading, length_ms, stored_ms, unsigned};
+use crate::clock_reading::ClockReading;
 use crate::columns;
 use crate::command_queue::Command;
 use crate::due_timers::SHOW_MESSAGE;

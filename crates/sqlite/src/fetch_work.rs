@@ -1,5 +1,6 @@
 //! `fetch_work`: the oldest activity that a worker may take.
 
+use everturn_provider::encoded::{length_ms, stored_ms};
 use std::time::Duration;
 
 use everturn_core::WorkItem;
@@ -8,7 +9,7 @@ use everturn_provider::{ProviderError, TagFilter};
 use rusqlite::params;
 use tokio::time::Instant;
 
-use crate::clock_reading::{ClockReading, length_ms, stored_ms};
+use crate::clock_reading::ClockReading;
 use crate::columns;
 use crate::command_queue::Command;
 use crate::damaged_activity;

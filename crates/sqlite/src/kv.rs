@@ -2,59 +2,12 @@
 
 use std::collections::HashMap;
 
-use everturn_core::{Event, EventKind, KvEntry};
+use everturn_core::KvEntry;
+use everturn_provider::encoded::{KvChange, unsigned};
 use rusqlite::{Connection, OptionalExtension, params};
 
-use crate::clock_reading::{stored_ms, unsigned};
 use crate::columns;
 use crate::operation::VerbFailure;
-
-/// One write of a turn.
-#[derive(Debug)]
-pub(crate) enum KvChange {
-    Set { key: String, value: String, at_ms: i64 },
-    Clear { key: String, at_ms: i64 },
-    ClearAll { at_ms: i64 },
-}
-
-impl KvChange {
-    /// The change that an event records, if it records one.
-    pub(crate) fn of(event: &Event) -> Option<Self> {
-        let at_ms = stored_ms(event.timestamp_ms);
-        match &event.kind {
-            EventKind::KeyValueSet { key, value, last_updated_at_ms } => Some(Self::Set {
-                key: key.clone(),
-                value: value.clone(),
-                at_ms: stored_ms(*last_updated_at_ms),
-            }),
-            EventKind::KeyValueCleared { key } => Some(Self::Clear { key: key.clone(), at_ms }),
-            EventKind::KeyValuesCleared => Some(Self::ClearAll { at_ms }),
-            EventKind::OrchestrationStarted { .. }
-            | EventKind::OrchestrationCompleted { .. }
-            | EventKind::OrchestrationFailed { .. }
-            | EventKind::OrchestrationContinuedAsNew { .. }
-            | EventKind::OrchestrationCancelRequested { .. }
-            | EventKind::OrchestrationChained { .. }
-            | EventKind::ActivityScheduled { .. }
-            | EventKind::ActivityCompleted { .. }
-            | EventKind::ActivityFailed { .. }
-            | EventKind::ActivityCancelRequested { .. }
-            | EventKind::TimerCreated { .. }
-            | EventKind::TimerFired { .. }
-            | EventKind::ExternalSubscribed { .. }
-            | EventKind::ExternalEvent { .. }
-            | EventKind::ExternalSubscribedCancelled { .. }
-            | EventKind::QueueSubscribed { .. }
-            | EventKind::QueueEventDelivered { .. }
-            | EventKind::QueueSubscriptionCancelled { .. }
-            | EventKind::SubOrchestrationScheduled { .. }
-            | EventKind::SubOrchestrationCompleted { .. }
-            | EventKind::SubOrchestrationFailed { .. }
-            | EventKind::SubOrchestrationCancelRequested { .. }
-            | EventKind::CustomStatusUpdated { .. } => None,
-        }
-    }
-}
 
 const SET: &str = "INSERT INTO everturn_kv_delta (instance_key, key, value, last_updated_at_ms) VALUES (?1, ?2, ?3, ?4) \
      ON CONFLICT (instance_key, key) DO UPDATE SET value = ?3, last_updated_at_ms = ?4";

@@ -2,78 +2,15 @@
 
 use std::ops::Range;
 
-use everturn_core::{WorkItem, kind_of};
-use everturn_provider::ProviderError;
-use everturn_provider::store::{NewMessage, Receipt};
+use everturn_provider::encoded::StoredMessage;
+use everturn_provider::store::Receipt;
 use rusqlite::{Connection, OptionalExtension, params};
 
-use crate::clock_reading::stored_ms;
 use crate::columns;
 use crate::garbage::new_instance_key;
 use crate::operation::{Scope, VerbFailure};
 use crate::payloads;
 use crate::unknown_instance;
-
-/// A message as it is stored.
-#[derive(Debug)]
-pub(crate) struct StoredMessage {
-    pub(crate) instance_id: String,
-    pub(crate) kind: &'static str,
-    pub(crate) is_start: bool,
-    pub(crate) is_queue_message: bool,
-    pub(crate) is_cancel: bool,
-    /// When a timer fires, and the execution it belongs to.
-    pub(crate) timer: Option<StoredTimer>,
-    pub(crate) work_item: String,
-    notes: Option<String>,
-}
-
-/// What is stored of a timer beside its message.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct StoredTimer {
-    pub(crate) fire_at_ms: i64,
-    execution_id: i64,
-}
-
-impl StoredMessage {
-    /// Encodes a message of the orchestrator queue with its notes; refuses an activity.
-    pub(crate) fn encode(operation: &str, message: &NewMessage) -> Result<Self, ProviderError> {
-        let NewMessage { item, notes, .. } = message;
-        if matches!(item, WorkItem::ActivityExecute { .. }) {
-            return Err(ProviderError::permanent(
-                operation,
-                "an ActivityExecute belongs into the worker queue, not into the orchestrator queue",
-            ));
-        }
-        let timer = match item {
-            WorkItem::TimerFired { fire_at_ms, execution_id, .. } => Some(StoredTimer {
-                fire_at_ms: stored_ms(*fire_at_ms),
-                execution_id: i64::try_from(*execution_id).unwrap_or(i64::MAX),
-            }),
-            _ => None,
-        };
-        Ok(Self {
-            instance_id: item.instance().to_owned(),
-            kind: kind_of(item),
-            is_start: item.is_start(),
-            is_queue_message: matches!(item, WorkItem::QueueMessage { .. }),
-            is_cancel: matches!(item, WorkItem::CancelInstance { .. }),
-            timer,
-            work_item: encoded(operation, serde_json::to_string(item))?,
-            notes: if notes.is_empty() {
-                None
-            } else {
-                Some(encoded(operation, serde_json::to_string(notes))?)
-            },
-        })
-    }
-}
-
-/// JSON text, or the error of encoding it.
-#[inline]
-pub(crate) fn encoded(operation: &str, json: serde_json::Result<String>) -> Result<String, ProviderError> {
-    json.map_err(|error| ProviderError::permanent(operation, format!("encoding: {error}")).with_source(error))
-}
 
 const SELECT_INSTANCE: &str = "SELECT instance_key, startable, ready_seq IS NOT NULL, lock_token IS NOT NULL, orphaned, \
      delayed_until_ms IS NOT NULL FROM everturn_instances WHERE instance_id = ?1";

@@ -1,9 +1,8 @@
 //! How much waits in the two queues. Entries of indexes are counted; no row of an instance or an execution is looked up.
 
+use everturn_provider::encoded::unsigned;
 use everturn_provider::management::QueueDepths;
 use rusqlite::Connection;
-
-use crate::clock_reading::unsigned;
 
 // All but those that a holder of a lock has, timers that are not due and that nothing waits for, and garbage.
 pub(crate) const MESSAGES: &str = "SELECT (SELECT count(*) FROM everturn_orchestrator_queue) \

@@ -3,15 +3,16 @@
 use async_trait::async_trait;
 use everturn_core::{Event, WorkItem};
 use everturn_provider::ProviderError;
+use everturn_provider::encoded::{EventCounts, HistoryDelta, StoredActivity, stored_id};
 use everturn_provider::store::RawWrites;
 use rusqlite::{OptionalExtension, params};
 
 use crate::garbage::{self, new_instance_key};
-use crate::history::{self, EventCounts, HistoryDelta, stored_id};
+use crate::history;
 use crate::operation::{BatchOrder, Scope, Verb, VerbFailure};
 use crate::orchestrator_queue;
 use crate::provider::SqliteProvider;
-use crate::worker_queue::StoredActivity;
+use crate::worker_queue;
 
 #[async_trait]
 impl RawWrites for SqliteProvider {
@@ -86,7 +87,7 @@ impl Verb for AppendEvents {
         let (exists, is_current, counted) =
             conn.prepare_cached(SELECT_EXECUTION)?.query_row([key, self.execution_id], |row| {
                 let is_current: bool = row.get(1)?;
-                let counted = EventCounts::of(row, if is_current { 2 } else { 5 })?;
+                let counted = history::counts_of(row, if is_current { 2 } else { 5 })?;
                 Ok((row.get::<_, bool>(0)?, is_current, counted))
             })?;
         let (execution_id, now_ms) = (self.execution_id, scope.now.wall_ms);
@@ -127,6 +128,6 @@ impl Verb for EnqueueWork {
     }
 
     fn run(&self, scope: &mut Scope<'_>) -> Result<(), VerbFailure> {
-        self.0.insert(scope)
+        worker_queue::insert(scope, &self.0)
     }
 }

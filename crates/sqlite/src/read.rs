@@ -1,14 +1,13 @@
 //! Reads: histories, statuses and statistics, without the writer.
 
 use everturn_core::{Event, EventKind, OrchestrationStatus, SystemStats};
+use everturn_provider::encoded::{self, stored_id, unsigned};
 use everturn_provider::store::{CustomStatus, ExecutionRead, OrchestrationName, Stamp, StoredExecution};
 use everturn_provider::{ProviderError, status_of};
 use rusqlite::{Connection, ErrorCode, OptionalExtension, Row};
 
-use crate::clock_reading::unsigned;
 use crate::columns;
 use crate::garbage;
-use crate::history;
 use crate::provider::SqliteProvider;
 use crate::watches;
 
@@ -116,7 +115,7 @@ impl UndecodedEvents {
     }
 
     fn decode(&self, execution_id: i64) -> Result<Vec<Event>, ProviderError> {
-        history::decode(execution_id, self.first, self.last, &self.json)
+        encoded::decode(execution_id, self.first, self.last, &self.json)
     }
 }
 
@@ -271,7 +270,7 @@ async fn execution_once(
         .read_with("read_execution", move |conn| match wanted {
             None => latest(conn, &instance),
             // An id that cannot be stored has no events.
-            Some(id) => match history::stored_id("read_execution", "execution id", id) {
+            Some(id) => match stored_id("read_execution", "execution id", id) {
                 Err(_) => Ok(None),
                 Ok(execution_id) => conn
                     .prepare_cached(SELECT_KEY)?

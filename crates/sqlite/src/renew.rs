@@ -1,12 +1,13 @@
 //! `renew`: locks and session leases are extended.
 
+use everturn_provider::encoded::{length_ms, stored_ms};
 use std::collections::BTreeSet;
 
 use everturn_provider::ProviderError;
 use everturn_provider::store::{LockKind, LockRenewal, Renewal, Renewed, SessionRenewal};
 use rusqlite::params;
 
-use crate::clock_reading::{ClockReading, length_ms, stored_ms};
+use crate::clock_reading::ClockReading;
 use crate::locks::{self, row_of, unknown_token};
 use crate::operation::{BatchOrder, Scope, Verb, VerbFailure};
 use crate::sessions;

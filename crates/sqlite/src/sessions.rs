@@ -1,10 +1,10 @@
 //! Sessions: which worker owns which, and until when.
 
+use everturn_provider::encoded::{length_ms, stored_ms};
 use std::time::Duration;
 
 use rusqlite::{OptionalExtension, params};
 
-use crate::clock_reading::{length_ms, stored_ms};
 use crate::columns;
 use crate::operation::{Scope, VerbFailure};
 

@@ -1,5 +1,6 @@
 //! `settle_work`: a fetched activity ends, or returns to the queue.
 
+use everturn_provider::encoded::StoredMessage;
 use std::time::Duration;
 
 use everturn_core::WorkItem;
@@ -11,7 +12,7 @@ use crate::clock_reading::ClockReading;
 use crate::columns;
 use crate::locks::{self, row_of, unknown_token};
 use crate::operation::{BatchOrder, Scope, Verb, VerbFailure};
-use crate::orchestrator_queue::{self, StoredMessage};
+use crate::orchestrator_queue;
 use crate::sessions;
 
 // Most activities have no session, and a deletion that returns something costs twice as much.

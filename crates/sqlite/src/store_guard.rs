@@ -1,11 +1,11 @@
 //! Whether the store can still be trusted: the file is in its place and has a schema that this library knows.
 
+use everturn_provider::encoded::length_ms;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::clock_reading::length_ms;
 use crate::file_identity::FileIdentity;
 
 /// How long a look at the file is trusted while nothing is committed.

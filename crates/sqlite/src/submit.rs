@@ -1,12 +1,13 @@
 //! `submit`: messages from clients enter the orchestrator queue.
 
+use everturn_provider::encoded::StoredMessage;
 use std::time::Duration;
 
 use everturn_provider::ProviderError;
 use everturn_provider::store::{Receipt, Submission};
 
 use crate::operation::{BatchOrder, Scope, Verb, VerbFailure};
-use crate::orchestrator_queue::{self, StoredMessage};
+use crate::orchestrator_queue;
 
 /// Puts messages into the orchestrator queue, all or none.
 pub(crate) struct Submit {

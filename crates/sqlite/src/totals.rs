@@ -1,10 +1,10 @@
 //! The totals: how many instances, executions and events there are, kept by the transactions that change them.
 
 use everturn_core::ExecutionStatus;
+use everturn_provider::encoded::unsigned;
 use everturn_provider::management::SystemMetrics;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use crate::clock_reading::unsigned;
 use crate::columns;
 
 /// A stored number of events; 0 if it is damaged, so that it can be added and subtracted.

@@ -4,16 +4,16 @@
 //! them. Any other message waits for a start; a sweep dead-letters it after a time. What still reaches the runtime without
 //! naming an orchestration is dropped there (`dispatcher/decision.rs`).
 
+use everturn_provider::encoded::{StoredMessage, length_ms, stored_ms};
 use std::time::Duration;
 
 use everturn_core::limits::{MAX_DEAD_LETTERS, MAX_DEAD_LETTERS_PER_SWEEP};
 use everturn_provider::store::{DeadLetter, Receipt};
 use rusqlite::{Connection, params};
 
-use crate::clock_reading::{length_ms, stored_ms};
 use crate::columns;
 use crate::operation::{Scope, VerbFailure};
-use crate::orchestrator_queue::{self, Receiver, StoredMessage};
+use crate::orchestrator_queue::{self, Receiver};
 use crate::payloads::message_payload;
 use crate::row_counts;
 use crate::unreadable::RowPlace;

@@ -1,8 +1,9 @@
 use everturn_core::EventKind;
+use everturn_provider::encoded::HistoryDelta;
 use rusqlite::StatementStatus;
 
 use super::*;
-use crate::history::HistoryDelta;
+use crate::history;
 
 const EVENTS: u64 = 20_000;
 

@@ -1,11 +1,12 @@
 //! When the writer wakes up, and what it then looks at.
 
+use everturn_provider::encoded::unsigned;
 use std::time::Duration;
 
 use everturn_core::SemverRange;
 use rusqlite::Connection;
 
-use crate::clock_reading::{ClockReading, unsigned};
+use crate::clock_reading::ClockReading;
 use crate::columns;
 use crate::expired_locks::FutureLocks;
 use crate::locks::OwnLocks;

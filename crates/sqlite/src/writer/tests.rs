@@ -1,3 +1,4 @@
+use everturn_provider::encoded::StoredActivity;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -26,7 +27,6 @@ use crate::raw_writes::EnqueueWork;
 use crate::renew::Renew;
 use crate::settle_work::SettleWork;
 use crate::submit::Submit;
-use crate::worker_queue::StoredActivity;
 use crate::{pragmas, schema};
 
 mod deferred_expiry;

@@ -1,5 +1,6 @@
 //! Pages that cannot be read, and what the writer does about them by itself.
 
+use everturn_provider::encoded::StoredActivity;
 use std::sync::atomic::AtomicUsize;
 
 use everturn_provider::SessionFetchConfig;

@@ -1,0 +1,136 @@
+//! `commit_step`: a turn and the end of the activities that caused it, in one transaction.
+
+use std::collections::HashSet;
+
+use everturn_provider::store::{StepCommit, StepDecline};
+use everturn_provider::{Clock, ProviderError, TagFilter};
+
+use crate::commit_turn::CommitTurn;
+use crate::engine_version::OWN_ENGINE;
+use crate::fetch_work::{AssignedWork, WorkLock};
+use crate::locks::row_of;
+use crate::needs::{InstanceName, Needs};
+use crate::operation::{BatchOrder, Run, Verb};
+use crate::unit_of_work::UnitOfWork;
+
+/// A step as it is stored.
+pub(crate) struct CommitStep {
+    instance_id: String,
+    /// The tokens of the activities that ended.
+    ended: Vec<String>,
+    /// What their workers can take next.
+    next: Vec<Option<WorkLock>>,
+    turn: CommitTurn,
+    called_ms: i64,
+}
+
+/// What became of a step.
+pub(crate) enum Stepped {
+    /// With what the workers go on with.
+    Committed(Vec<Option<AssignedWork>>),
+    /// An earlier call was committed, and its caller did not learn of it. Its workers fetch for themselves: what it has locked
+    /// for them returns to the queue when the locks expire.
+    CommittedBefore,
+    /// Nothing was written.
+    Declined(StepDecline),
+}
+
+impl CommitStep {
+    /// Encodes a step; refuses items that do not belong into their queue.
+    pub(crate) fn encode(
+        step: &StepCommit,
+        clock: &dyn Clock,
+        called_ms: i64,
+    ) -> Result<Self, ProviderError> {
+        let tokens: HashSet<&str> = step.ended.iter().map(|ended| ended.lock_token.as_str()).collect();
+        if tokens.len() != step.ended.len() {
+            return Err(ProviderError::permanent(Self::NAME, "an activity ends twice in one step"));
+        }
+        let next = step.ended.iter().map(|ended| {
+            let next = ended.next.as_ref()?;
+            // Activities with tags are left to the worker's own fetch.
+            let takes_untagged =
+                matches!(next.fetch.tags, TagFilter::DefaultOnly | TagFilter::DefaultAnd(_) | TagFilter::Any);
+            takes_untagged.then(|| WorkLock { random: next.random, lock_timeout: next.fetch.lock_timeout })
+        });
+        Ok(Self {
+            instance_id: step.instance.clone(),
+            ended: step.ended.iter().map(|ended| ended.lock_token.clone()).collect(),
+            next: next.collect(),
+            turn: CommitTurn::encode(Self::NAME, &step.turn, clock, called_ms)?,
+            called_ms,
+        })
+    }
+
+    /// Whether every ended activity is there and locked by its token.
+    fn holds_all(&self, unit: &UnitOfWork) -> bool {
+        self.ended.iter().all(|token| {
+            let activity = row_of(token).and_then(|seq| unit.activities.get(&seq));
+            activity.is_some_and(|activity| activity.lock.check(token, self.called_ms).is_ok())
+        })
+    }
+
+    /// Removes the ended activities.
+    fn end_activities(&self, unit: &mut UnitOfWork) {
+        for seq in self.ended.iter().filter_map(|token| row_of(token)) {
+            let Some(activity) = unit.activities.remove(&seq) else { continue };
+            unit.writes.touch_sessions.extend(activity.session_id);
+            unit.writes.delete_activities.push(seq);
+        }
+    }
+}
+
+impl Verb for CommitStep {
+    type Answer = Stepped;
+    const NAME: &'static str = "commit_step";
+    const ORDER: BatchOrder = BatchOrder::LockHolder;
+
+    fn payload_bytes(&self) -> usize {
+        self.turn.bytes()
+    }
+
+    fn needs(&self, needs: &mut Needs) {
+        needs.ids.insert(self.instance_id.clone());
+        needs.activities.extend(self.ended.iter().filter_map(|token| row_of(token)));
+        needs.workers += self.next.iter().flatten().count();
+        if self.turn.pins_a_version() {
+            needs.executions_by_id.push((self.instance_id.clone(), self.turn.execution_id));
+        }
+        self.turn.needs_of_turn(needs, InstanceName::Id(self.instance_id.clone()));
+    }
+
+    fn run(&self, unit: &mut UnitOfWork, _run: Run) -> Result<Stepped, ProviderError> {
+        let declined = |reason| Ok(Stepped::Declined(reason));
+        let instance = unit.key_of(&self.instance_id).and_then(|key| unit.instances.get(&key));
+        let Some(instance) = instance else { return declined(StepDecline::HistoryMoved) };
+        let key = instance.key;
+        if instance.stamp == Some(self.turn.stamp.0.cast_signed()) {
+            return Ok(Stepped::CommittedBefore);
+        }
+        if !self.turn.builds_on(instance.stamp)
+            || instance.current_execution_id != Some(self.turn.execution_id)
+        {
+            return declined(StepDecline::HistoryMoved);
+        }
+        let is_held_back = instance.is_paused || instance.needs_engine > OWN_ENGINE;
+        if instance.delayed_until_ms.is_some() || is_held_back || instance.lock.token.is_some() {
+            return declined(StepDecline::Locked);
+        }
+        if instance.ready_seq.is_some() || instance.latest_arrival_ms.is_some() {
+            return declined(StepDecline::MessagesWaiting);
+        }
+        self.turn.check_new_events(unit, key)?;
+        if !self.holds_all(unit) {
+            return declined(StepDecline::WorkGone);
+        }
+        self.end_activities(unit);
+        self.turn.write(unit, key);
+        Ok(Stepped::Committed(self.next.iter().map(|lock| unit.assign_ready(lock.as_ref()?)).collect()))
+    }
+
+    fn committed(&self, answer: &Stepped) {
+        if matches!(answer, Stepped::Committed(_)) {
+            self.turn.check_in();
+        }
+    }
+}

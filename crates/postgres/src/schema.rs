@@ -1,0 +1,86 @@
+//! The schema, in numbered steps.
+
+use crate::error::PostgresError;
+use crate::server::Server;
+use crate::session::{Purpose, ServerSession};
+
+/// The steps in order; `everturn_migrations` says how many the schema has taken.
+const MIGRATIONS: &[&str] = &[include_str!("../migrations/0001_initial.sql")];
+
+const HAS_SCHEMA: &str = "SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_namespace WHERE nspname = $1)";
+const HAS_MIGRATIONS: &str = "SELECT to_regclass('{schema_text}.everturn_migrations') IS NOT NULL";
+const TAKEN: &str = "SELECT coalesce(max(version), 0) FROM {schema}.everturn_migrations";
+const CREATE_SCHEMA: &str = "CREATE SCHEMA {schema}";
+const CREATE_MIGRATIONS: &str = "CREATE TABLE {schema}.everturn_migrations (\
+     version bigint PRIMARY KEY, applied_at timestamptz NOT NULL DEFAULT now())";
+// One process at a time; the lock ends with the transaction.
+const LOCK: &str = "SELECT pg_advisory_xact_lock(hashtextextended('everturn ' || $1, 0))";
+const NOTE_TAKEN: &str = "INSERT INTO {schema}.everturn_migrations (version) VALUES ($1)";
+const OPTIONS: &str = "SELECT current_setting('jit') = 'off' AND current_setting('plan_cache_mode') = 'force_generic_plan', \
+     pg_backend_pid()";
+
+/// Checks the server and brings the schema to the newest version that this library knows. Nothing is created where everything
+/// is there, so that a role without the right to create can use a schema that was prepared for it.
+pub(crate) async fn prepare(server: &Server, schema: &str) -> Result<(), PostgresError> {
+    let opening = |error| PostgresError::server(format_args!("opening {}", server.shown()), error);
+    let session = ServerSession::open(server, Purpose::HotPath, None).await.map_err(opening)?;
+    check_pooler(&session).await?;
+    if taken(&session).await? == MIGRATIONS.len() {
+        return Ok(());
+    }
+    let migrating = |error| PostgresError::server("migrating the schema", error);
+    session.run("BEGIN").await.map_err(migrating)?;
+    session.query(LOCK, &[&schema]).await.map_err(migrating)?;
+    // Another process may have been here meanwhile.
+    let taken = taken(&session).await?;
+    if !session.query(HAS_SCHEMA, &[&schema]).await.map_err(migrating)?.iter().any(|row| row.get(0)) {
+        session.run(CREATE_SCHEMA).await.map_err(migrating)?;
+    }
+    if taken == 0 {
+        session.run(CREATE_MIGRATIONS).await.map_err(migrating)?;
+    }
+    for (nth, migration) in MIGRATIONS.iter().enumerate().skip(taken) {
+        session.run(migration).await.map_err(migrating)?;
+        let version = i64::try_from(nth + 1).unwrap_or(i64::MAX);
+        session.execute(NOTE_TAKEN, &[&version]).await.map_err(migrating)?;
+    }
+    session.run("COMMIT").await.map_err(migrating)
+}
+
+/// How many steps the schema has taken. Fails if a newer library has taken more.
+async fn taken(session: &ServerSession) -> Result<usize, PostgresError> {
+    let reading = |error| PostgresError::server("reading the version of the schema", error);
+    if !session.query(HAS_MIGRATIONS, &[]).await.map_err(reading)?.iter().any(|row| row.get(0)) {
+        return Ok(0);
+    }
+    let version: i64 = session.query_opt(TAKEN, &[]).await.map_err(reading)?.map_or(0, |row| row.get(0));
+    let version = usize::try_from(version).unwrap_or(usize::MAX);
+    let known = MIGRATIONS.len();
+    if version > known {
+        return Err(PostgresError::newer_schema(format!(
+            "the schema has version {version}, which is newer than the {known} this library knows: upgrade the library"
+        )));
+    }
+    Ok(version)
+}
+
+/// Refuses a pooler that shares sessions among clients: it loses settings, notifications and prepared statements.
+async fn check_pooler(session: &ServerSession) -> Result<(), PostgresError> {
+    let mut process = None;
+    for _ in 0..3 {
+        let row = session
+            .query_opt(OPTIONS, &[])
+            .await
+            .map_err(|error| PostgresError::server("checking the connection", error))?
+            .ok_or_else(|| PostgresError::database("the server says nothing of the connection"))?;
+        let (has_options, of_server): (bool, i32) = (row.get(0), row.get(1));
+        if !has_options || process.is_some_and(|before| before != of_server) {
+            return Err(PostgresError::pooler(
+                "a connection pooler that shares sessions is between this process and the server: connect to the server \
+                 itself, or let the pooler pool sessions",
+            ));
+        }
+        process = Some(of_server);
+    }
+    Ok(())
+}

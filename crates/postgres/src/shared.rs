@@ -1,0 +1,150 @@
+//! What the lanes, the reads and the callers of one provider share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+
+use everturn_provider::Clock;
+use everturn_provider::encoded::{stored_ms, unsigned};
+use tokio::sync::Notify;
+
+use crate::unit_of_work::CommitEffects;
+use crate::watches::InstanceWatches;
+
+/// What the lanes, the reads and the callers of one provider share.
+pub(crate) struct Shared {
+    pub(crate) clock: Arc<dyn Clock>,
+    /// Whether the clock of this process rules, as in tests, and not that of the server.
+    pub(crate) is_test: bool,
+    /// Names this provider in locks, and its row of the totals.
+    pub(crate) owner: i64,
+    pub(crate) watches: InstanceWatches,
+    /// How far the server's clock is ahead of this process's, in milliseconds.
+    ahead_ms: AtomicI64,
+    pub(crate) commits: AtomicU64,
+    /// Why the fetch lane must look.
+    turns: AtomicBool,
+    work: AtomicBool,
+    due_ms: AtomicI64,
+    look: Notify,
+    /// Other processes should look.
+    pub(crate) news: Notify,
+    is_closed: AtomicBool,
+}
+
+/// Why the fetch lane must look.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Hints {
+    pub(crate) turns: bool,
+    pub(crate) work: bool,
+}
+
+impl Shared {
+    pub(crate) fn new(clock: Arc<dyn Clock>, is_test: bool) -> Self {
+        let owner = i64::from_le_bytes(
+            clock.random_u128().to_le_bytes().first_chunk::<8>().copied().unwrap_or_default(),
+        );
+        Self {
+            clock,
+            is_test,
+            owner: owner & i64::MAX,
+            watches: InstanceWatches::default(),
+            ahead_ms: AtomicI64::new(0),
+            commits: AtomicU64::new(0),
+            turns: AtomicBool::new(false),
+            work: AtomicBool::new(false),
+            due_ms: AtomicI64::new(i64::MAX),
+            look: Notify::new(),
+            news: Notify::new(),
+            is_closed: AtomicBool::new(false),
+        }
+    }
+
+    /// The time that statements go by, if a test says it.
+    pub(crate) fn test_now_ms(&self) -> Option<i64> {
+        self.is_test.then(|| stored_ms(self.clock.wall_ms()))
+    }
+
+    /// The time of the store, as far as this process knows it.
+    pub(crate) fn now_ms(&self) -> i64 {
+        stored_ms(self.clock.wall_ms()).saturating_add(self.ahead_ms.load(Ordering::Relaxed))
+    }
+
+    /// The server said its time. What it took to hear it makes the server seem slower, so the greatest lead counts for as
+    /// long as it is plausible.
+    pub(crate) fn note_time(&self, server_ms: i64) {
+        if !self.is_test {
+            let ahead = server_ms.saturating_sub(stored_ms(self.clock.wall_ms()));
+            let before = self.ahead_ms.load(Ordering::Relaxed);
+            if ahead > before || before.saturating_sub(ahead) > 50 {
+                self.ahead_ms.store(ahead, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// A batch was committed.
+    pub(crate) fn apply(&self, effects: CommitEffects) {
+        self.commits.fetch_add(1, Ordering::Relaxed);
+        self.watches.bump(&effects.touched);
+        if let Some(due_ms) = effects.due_ms {
+            self.due_at(due_ms);
+        }
+        let (turns, work) = (effects.turns || effects.orphans, effects.work);
+        if turns || work {
+            self.want_look(turns, work);
+        }
+        if turns || work || !effects.touched.is_empty() {
+            self.news.notify_one();
+        }
+    }
+
+    /// Something becomes due then.
+    pub(crate) fn due_at(&self, at_ms: i64) {
+        if self.due_ms.fetch_min(at_ms, Ordering::SeqCst) > at_ms {
+            self.look.notify_one();
+        }
+    }
+
+    /// When something becomes due next, as far as is known; forgets it.
+    pub(crate) fn take_due_ms(&self) -> i64 {
+        self.due_ms.swap(i64::MAX, Ordering::SeqCst)
+    }
+
+    pub(crate) fn next_due_ms(&self) -> i64 {
+        self.due_ms.load(Ordering::SeqCst)
+    }
+
+    /// There may be something to fetch.
+    pub(crate) fn want_look(&self, turns: bool, work: bool) {
+        self.turns.fetch_or(turns, Ordering::SeqCst);
+        self.work.fetch_or(work, Ordering::SeqCst);
+        self.look.notify_one();
+    }
+
+    pub(crate) fn take_hints(&self) -> Hints {
+        Hints {
+            turns: self.turns.swap(false, Ordering::SeqCst),
+            work: self.work.swap(false, Ordering::SeqCst),
+        }
+    }
+
+    /// Waits until there is a reason to look.
+    pub(crate) async fn look_wanted(&self) {
+        self.look.notified().await;
+    }
+
+    /// The commit lane has ended.
+    pub(crate) fn close(&self) {
+        self.is_closed.store(true, Ordering::SeqCst);
+        self.watches.close();
+        self.look.notify_one();
+        self.news.notify_one();
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn now_ms_unsigned(&self) -> u64 {
+        unsigned(self.now_ms())
+    }
+}

@@ -1,0 +1,11 @@
+//! Tests of the PostgreSQL provider on a real server.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "tests report by panicking"
+)]
+
+mod cluster;
+mod conformance;
+mod model;
