@@ -63,12 +63,12 @@ pub(super) async fn run_turn(locked: LockedInstance<'_>, ready: ReadyTurn) {
         (was_warm && shadow_replay::is_due(node)).then(|| ShadowedTurn::new(&entry, messages.clone()));
     let events_before = entry.execution().map_or(0, Execution::event_count);
     let turn = match run_code(&locked, &mut entry, messages).await {
-        CodeRun::Taken(turn) => turn,
-        CodeRun::LockLost => {
+        Ok(turn) => turn,
+        Err(NoTurn::LockLost) => {
             drop(entry);
             return locked.return_unbegun().await;
         }
-        CodeRun::EnginePanicked => {
+        Err(NoTurn::EnginePanicked) => {
             drop(entry);
             return locked.abandon(Some(AFTER_ENGINE_PANIC), false).await;
         }
@@ -124,9 +124,8 @@ pub(super) async fn run_turn(locked: LockedInstance<'_>, ready: ReadyTurn) {
     }
 }
 
-/// What became of a turn's code.
-enum CodeRun {
-    Taken(Turn),
+/// Why there is no turn.
+enum NoTurn {
     /// The lock was lost before the code could run.
     LockLost,
     /// Code that panics is an outcome like any other; this is a bug of the engine.
@@ -134,20 +133,24 @@ enum CodeRun {
 }
 
 /// Runs the user's code.
-async fn run_code(locked: &LockedInstance<'_>, entry: &mut WarmEntry, messages: Vec<WorkItem>) -> CodeRun {
+async fn run_code(
+    locked: &LockedInstance<'_>,
+    entry: &mut WarmEntry,
+    messages: Vec<WorkItem>,
+) -> Result<Turn, NoTurn> {
     let _place = locked.slot.place().await;
     let permit = locked.node.turn_slots.acquire().await.ok();
     if !locked.begin() {
-        return CodeRun::LockLost;
+        return Err(NoTurn::LockLost);
     }
-    let Some(execution) = entry.execution_mut() else { return CodeRun::EnginePanicked };
+    let execution = entry.execution_mut().ok_or(NoTurn::EnginePanicked)?;
     let turn = take_turn_with(permit, execution, messages, locked.node).await;
     if turn.is_err() {
         tracing::error!(target: "everturn::runtime", instance_id = %locked.instance,
             execution_id = %locked.execution_id, worker_id = %locked.worker_id,
             "the engine panicked in a turn; abandoning the lock, the turn is tried again; please report this bug");
     }
-    turn.map_or(CodeRun::EnginePanicked, CodeRun::Taken)
+    turn.map_err(|_panic| NoTurn::EnginePanicked)
 }
 
 /// Takes a turn when it may. Fails if the engine itself panicked.
