@@ -370,9 +370,10 @@ CREATE TABLE everturn_totals (
 INSERT INTO everturn_totals (totals_key) VALUES (1);
 
 -- Dead letters: damaged worker rows whose instance is not known, kept for repair, and messages whose instance was never
--- started.
+-- started. No key is used again: what has read the letters up to a key has missed none, and a repeated deletion removes no
+-- other letter.
 CREATE TABLE everturn_dead_letters (
-    dead_letter_key INTEGER PRIMARY KEY,
+    dead_letter_key INTEGER PRIMARY KEY AUTOINCREMENT,
     dead_lettered_at_ms INTEGER NOT NULL,
     reason TEXT NOT NULL,
     instance_id TEXT,

@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 
 use crate::columns;
 use crate::commit_turn::{CommitTurn, CommittedInstance};
+use crate::engine_version::OWN_ENGINE;
 use crate::fetch_work::{self, WorkAnswer};
 use crate::history;
 use crate::locks::{self, StoredLock, row_of, unknown_token};
@@ -47,7 +48,8 @@ const SELECT_FENCE: &str = "SELECT i.instance_key, i.turn_stamp, i.lock_token, i
          WHERE e.instance_key = i.instance_key AND e.execution_id = i.current_execution_id) END, \
      i.event_count, i.event_bytes, i.last_event_id, \
      i.ready_seq IS NOT NULL OR EXISTS (SELECT 1 FROM everturn_orchestrator_queue AS q \
-         WHERE q.instance_key = i.instance_key AND q.visible_at_ms <= ?2) \
+         WHERE q.instance_key = i.instance_key AND q.visible_at_ms <= ?2), \
+     i.needs_engine > ?4 OR i.paused_at_ms IS NOT NULL \
      FROM everturn_instances AS i WHERE i.instance_id = ?1";
 
 /// What must hold for a step.
@@ -56,6 +58,8 @@ struct Fence {
     instance: CommittedInstance,
     is_delayed: bool,
     has_messages: bool,
+    /// It is paused, or only a newer engine may take its turns.
+    is_held_back: bool,
 }
 
 impl CommitStep {
@@ -79,7 +83,8 @@ impl CommitStep {
 
     fn fence(&self, scope: &Scope<'_>) -> Result<Option<Fence>, VerbFailure> {
         let mut select = scope.conn.prepare_cached(SELECT_FENCE)?;
-        let wanted = rusqlite::params![self.instance_id, scope.now.wall_ms, self.turn.pins_a_version()];
+        let pins = self.turn.pins_a_version();
+        let wanted = rusqlite::params![self.instance_id, scope.now.wall_ms, pins, OWN_ENGINE];
         let found = select.query_row(wanted, |row| {
             let status = columns::text(row, 8)?;
             Ok(Fence {
@@ -99,6 +104,7 @@ impl CommitStep {
                 },
                 is_delayed: row.get(4)?,
                 has_messages: row.get(13)?,
+                is_held_back: columns::flag(row, 14)?,
             })
         });
         Ok(found.optional()?)
@@ -156,9 +162,10 @@ impl Verb for CommitStep {
     }
 
     fn run(&self, scope: &mut Scope<'_>) -> Result<Stepped, VerbFailure> {
-        let Some(Fence { key, instance, is_delayed, has_messages }) = self.fence(scope)? else {
+        let Some(fence) = self.fence(scope)? else {
             return Ok(Stepped::Declined(StepDecline::HistoryMoved));
         };
+        let Fence { key, instance, is_delayed, has_messages, is_held_back } = fence;
         if instance.stamp == Some(self.turn.stamp.0.cast_signed()) {
             self.park_fetches(scope);
             return Ok(Stepped::CommittedBefore);
@@ -166,7 +173,7 @@ impl Verb for CommitStep {
         if !self.turn.builds_on(&instance) || instance.current_execution_id != Some(self.turn.execution_id) {
             return Ok(Stepped::Declined(StepDecline::HistoryMoved));
         }
-        if is_delayed || instance.lock.token.is_some() {
+        if is_delayed || is_held_back || instance.lock.token.is_some() {
             return Ok(Stepped::Declined(StepDecline::Locked));
         }
         if has_messages {

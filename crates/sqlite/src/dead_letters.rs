@@ -12,6 +12,8 @@ use crate::row_counts;
 
 /// How many of them a page has at most, whatever its caller asks for.
 const PAGE_ROWS: usize = 1_000;
+/// How many bytes of work items end a page.
+const PAGE_BYTES: usize = 1024 * 1024;
 /// How many of them one transaction deletes at most.
 const SLICE_ROWS: usize = 500;
 
@@ -33,7 +35,17 @@ pub(crate) async fn read(
 }
 
 fn page(conn: &Connection, after: i64, limit: i64) -> rusqlite::Result<Vec<DeadLetterRecord>> {
-    conn.prepare_cached(SELECT_PAGE)?.query_map([after, limit], record)?.collect()
+    let mut select = conn.prepare_cached(SELECT_PAGE)?;
+    let (mut letters, mut bytes) = (Vec::new(), 0);
+    for letter in select.query_map([after, limit], record)? {
+        let letter = letter?;
+        bytes += letter.work_item.as_ref().map_or(0, String::len);
+        letters.push(letter);
+        if bytes >= PAGE_BYTES {
+            break;
+        }
+    }
+    Ok(letters)
 }
 
 /// A dead letter, whatever its columns hold: one that is damaged must not hide the others.

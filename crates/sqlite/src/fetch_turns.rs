@@ -180,30 +180,82 @@ pub(crate) async fn fetch(
     // If one of them cannot be read, all return to the queue.
     // Those in memory are returned to the runtime before the guards tell the writer.
     let (mut guards, mut completed) = (Vec::new(), Vec::new());
-    for TurnAnswer { turn, guard } in answer.unwrap_or_default() {
+    let answer = answer.unwrap_or_default();
+    let mut locks = HeldLocks::of(answer.iter().map(|answer| answer.turn.token.clone()), lock_timeout);
+    for TurnAnswer { turn, guard } in answer {
         guards.push(guard);
-        completed.push(complete_within_lock(provider, turn, lock_timeout).await?);
+        let locked_at = turn.at;
+        completed.push((complete_within_locks(provider, turn, &mut locks).await?, locked_at));
     }
     guards.iter_mut().for_each(UnreadGuard::disarm);
     let now = provider.now();
     let fetched = completed.into_iter().map(|(mut fetched, locked_at)| {
-        fetched.lock_left = locks::left(locked_at, now, lock_timeout);
+        fetched.lock_left = locks::left(locks.renewed_at.unwrap_or(locked_at), now, lock_timeout);
         fetched
     });
     Ok(fetched.collect())
 }
 
-/// Reads and decodes what was assigned, and renews its lock meanwhile. Returns also from when on the lock counts.
-async fn complete_within_lock(
+/// The shortest pause between two renewals, however short the lock is.
+const RENEWAL_MIN: Duration = Duration::from_millis(10);
+
+/// The locks of the instances of one answer, which are renewed together: one of them may take long to be read.
+struct HeldLocks {
+    tokens: Vec<String>,
+    lock_timeout: Duration,
+    /// When they were last renewed. If a renewal is refused, the commit of the turn will be too.
+    renewed_at: Option<ClockReading>,
+}
+
+impl HeldLocks {
+    fn of(tokens: impl Iterator<Item = String>, lock_timeout: Duration) -> Self {
+        Self { tokens: tokens.collect(), lock_timeout, renewed_at: None }
+    }
+
+    async fn renew(&mut self, provider: &SqliteProvider) {
+        let now = provider.now();
+        self.renewed_at = Some(now);
+        let lock = |token: &String| LockRenewal {
+            kind: LockKind::Orchestration,
+            token: token.clone(),
+            extend_for: self.lock_timeout,
+        };
+        let renewal = Renewal::of_locks(self.tokens.iter().map(lock).collect());
+        drop(provider.call(Renew { renewal, called: now }).await);
+    }
+
+    /// Renews the locks while a long history is read.
+    async fn keep<T>(
+        &mut self,
+        provider: &SqliteProvider,
+        read: impl Future<Output = Result<T, ProviderError>>,
+    ) -> Result<T, ProviderError> {
+        let began = provider.now();
+        let mut read = pin!(read);
+        loop {
+            tokio::select! {
+                biased;
+                outcome = &mut read => {
+                    let counted_from = self.renewed_at.unwrap_or(began);
+                    if locks::has_aged(counted_from, provider.now(), length_ms(self.lock_timeout)) {
+                        self.renew(provider).await;
+                    }
+                    return outcome;
+                }
+                () = tokio::time::sleep((self.lock_timeout / 3).max(RENEWAL_MIN)) => self.renew(provider).await,
+            }
+        }
+    }
+}
+
+/// Reads and decodes what was assigned, and renews the locks meanwhile.
+async fn complete_within_locks(
     provider: &SqliteProvider,
     turn: AssignedTurn,
-    lock_timeout: Duration,
-) -> Result<(FetchedTurn, ClockReading), ProviderError> {
-    let (token, locked_at) = (turn.token.clone(), turn.at);
+    locks: &mut HeldLocks,
+) -> Result<FetchedTurn, ProviderError> {
     let (key, instance) = (turn.key, turn.instance_id.clone());
-    let completing = complete(provider, turn);
-    let completed = within_lock(provider, &token, lock_timeout, completing).await;
-    let (fetched, renewed_at) = completed.map_err(|error| {
+    locks.keep(provider, complete(provider, turn)).await.map_err(|error| {
         if !unreadable::is_cause_of(&error) {
             return error;
         }
@@ -212,46 +264,7 @@ async fn complete_within_lock(
         provider.send_even_if_closed(Command::PassOver { key, instance: instance.clone(), reason });
         let message = format!("instance {instance} cannot be read now: {}", error.message);
         ProviderError::retryable("fetch_turns", message).with_source(error)
-    })?;
-    Ok((fetched, renewed_at.unwrap_or(locked_at)))
-}
-
-/// The shortest pause between two renewals, however short the lock is.
-const RENEWAL_MIN: Duration = Duration::from_millis(10);
-
-/// Renews the lock while a long history is read, and returns when that was last done. If a renewal is refused, the commit
-/// of the turn will be too.
-async fn within_lock<T>(
-    provider: &SqliteProvider,
-    token: &str,
-    lock_timeout: Duration,
-    read: impl Future<Output = Result<T, ProviderError>>,
-) -> Result<(T, Option<ClockReading>), ProviderError> {
-    let renew = || {
-        let token = token.to_owned();
-        let lock = LockRenewal { kind: LockKind::Orchestration, token, extend_for: lock_timeout };
-        provider.call(Renew { renewal: Renewal::of_locks(vec![lock]), called: provider.now() })
-    };
-    let began = provider.now();
-    let mut renewed_at = None;
-    let mut read = pin!(read);
-    loop {
-        tokio::select! {
-            biased;
-            outcome = &mut read => {
-                let now = provider.now();
-                if locks::has_aged(renewed_at.unwrap_or(began), now, length_ms(lock_timeout)) {
-                    renewed_at = Some(now);
-                    drop(renew().await);
-                }
-                return outcome.map(|outcome| (outcome, renewed_at));
-            }
-            () = tokio::time::sleep((lock_timeout / 3).max(RENEWAL_MIN)) => {
-                renewed_at = Some(provider.now());
-                drop(renew().await);
-            }
-        }
-    }
+    })
 }
 
 /// Decodes the messages; reads a cold instance's history and key-value store, which cannot change under the lock.

@@ -291,6 +291,7 @@ impl Writer {
     }
 
     /// Executes reads and checkpoints, then one batch.
+    #[inline(always)]
     pub(crate) fn step(&mut self, source: &mut dyn CommandSource) -> WriterStep {
         if self.look_wanted {
             // A failed look is repeated with the next tick.

@@ -330,6 +330,10 @@ async fn detached(ctx: OrchestrationContext, input: String) -> ScriptResult {
     if input.contains(' ') {
         return ctx.schedule_activity("work", "s0").await;
     }
+    if ctx.instance_id().chars().any(char::is_control) {
+        // Damaged: an id that is made of it would be refused with a panic.
+        return Err("its id cannot be part of another".to_owned());
+    }
     for index in 0..size(&input) {
         ctx.schedule_orchestration("child", format!("{}-{index}", ctx.instance_id()), "1");
     }

@@ -519,8 +519,8 @@ pub const BUGS: &[PlantedBug] = &[
         name: "step-beside-a-turn",
         does: "SQLite: a step is committed while another worker takes a turn of the instance.",
         file: "crates/sqlite/src/commit_step.rs",
-        find: "if is_delayed || instance.lock.token.is_some() {",
-        replace: "if is_delayed || (instance.lock.token.is_some() && !BUG) {",
+        find: "if is_delayed || is_held_back || instance.lock.token.is_some() {",
+        replace: "if is_delayed || is_held_back || (instance.lock.token.is_some() && !BUG) {",
     },
     PlantedBug {
         name: "decline-checked-in",

@@ -73,6 +73,8 @@ struct LockKeeperInner {
     locks: Mutex<KeptLocks>,
     /// Wakes the task if a renewal is due before the time it sleeps until.
     due_earlier: Notify,
+    /// Whether it was woken for a new lock.
+    woken: AtomicBool,
 }
 
 #[derive(Default)]
@@ -97,6 +99,8 @@ struct KeptLock {
     due_at: Instant,
     /// When the lock expires by this process' clock, if no renewal succeeds.
     ends_at: Instant,
+    /// When it is given up if its work has not begun; `None` once it has.
+    begins_until: Option<Instant>,
     lost: CancellationToken,
     given_up: Arc<AtomicBool>,
 }
@@ -147,6 +151,14 @@ impl LockGuard {
         }
     }
 
+    /// The work of the lock begins: it is renewed from now on until the guard is dropped. Returns false if it is lost.
+    pub(crate) fn keep_on(&self) -> bool {
+        if let Some(held) = self.keeper.locks().by_id.get_mut(&self.id) {
+            held.begins_until = None;
+        }
+        !self.is_lost()
+    }
+
     /// Has the lock renewed at once, to find out whether it is still held.
     pub(crate) fn check_now(&self) {
         let mut locks = self.keeper.locks();
@@ -175,6 +187,30 @@ impl LockKeeper {
         lock_left: Duration,
         lost: CancellationToken,
     ) -> LockGuard {
+        self.keep_until(token, terms, lock_left, lost, None)
+    }
+
+    /// The same for work that waits for its turn. Until [`LockGuard::keep_on`] the lock is renewed for one more length only:
+    /// what it waits for may never end, and others could do the work.
+    pub(crate) fn keep_unbegun(
+        &self,
+        token: String,
+        terms: LockTerms,
+        lock_left: Duration,
+        lost: CancellationToken,
+    ) -> LockGuard {
+        let begins_until = after(Instant::now(), lock_left.min(terms.timeout).saturating_add(terms.timeout));
+        self.keep_until(token, terms, lock_left, lost, Some(begins_until))
+    }
+
+    fn keep_until(
+        &self,
+        token: String,
+        terms: LockTerms,
+        lock_left: Duration,
+        lost: CancellationToken,
+        begins_until: Option<Instant>,
+    ) -> LockGuard {
         let now = Instant::now();
         // What was spent before the answer came is missing from the first interval.
         let spent = terms.timeout.saturating_sub(lock_left);
@@ -190,6 +226,7 @@ impl LockKeeper {
             under_way: false,
             due_at,
             ends_at: after(now, lock_left.min(terms.timeout)),
+            begins_until,
             lost: lost.clone(),
             given_up: Arc::clone(&given_up),
         };
@@ -200,9 +237,15 @@ impl LockKeeper {
         }
         drop(locks);
         if wake {
+            self.0.woken.store(true, Ordering::Relaxed);
             self.0.due_earlier.notify_one();
         }
         LockGuard { id, keeper: self.clone(), lost, given_up }
+    }
+
+    /// Whether the task was woken for a lock since this was last asked.
+    pub(crate) fn has_just_been_woken(&self) -> bool {
+        self.0.woken.swap(false, Ordering::Relaxed)
     }
 
     /// Has the task look for locks that are due, without waiting for its timer.
@@ -293,6 +336,10 @@ impl KeptLocks {
             let Some(held) = self.by_id.get_mut(&id) else { continue };
             if held.under_way {
                 self.give_up(id, "no renewal succeeded in time");
+                continue;
+            }
+            if held.begins_until.is_some_and(|until| until <= now) {
+                self.give_up(id, "its work has not begun in time");
                 continue;
             }
             held.under_way = true;

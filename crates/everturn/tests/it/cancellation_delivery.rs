@@ -13,6 +13,7 @@ use everturn::{ActivityContext, Either2, OrchestrationContext, RuntimeOptions};
 use everturn_conformance::PlainProvider;
 use tokio::sync::Semaphore;
 
+use crate::fused_steps::CountsSteps;
 use crate::log_lines::LogLines;
 use crate::node_under_test::{NodeUnderTest, echo, memory, quick, until};
 use crate::tampering_store::TamperingStore;
@@ -329,10 +330,12 @@ async fn an_activity_that_a_fused_step_no_longer_wants_is_cancelled_and_its_lock
         .build();
     // In memory, so that the outcome and its turn are one step.
     let options = RuntimeOptions { warm_instances_max: 100, ..quick() };
-    let node = NodeUnderTest::start(memory(), activities, orchestrations, options).await;
+    let store = CountsSteps::around(memory());
+    let node = NodeUnderTest::start(store.clone(), activities, orchestrations, options).await;
     node.client.start_orchestration("i", "Race", "").await.unwrap();
     assert_eq!(node.output_of("i").await, "won");
     until("the other activity is cancelled", async || cancelled.available_permits() == 1).await;
+    assert_eq!(store.committed(), 1, "the outcome that wins and its turn are a fused step");
     node.runtime.shutdown(None).await;
     let abandoned = lines.containing("abandoning the lock of an activity failed");
     assert!(abandoned.is_empty(), "the step has removed the activity: {abandoned:?}");

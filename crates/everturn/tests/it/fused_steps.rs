@@ -38,7 +38,7 @@ fn chain() -> OrchestrationRegistry {
 }
 
 /// Counts the steps, and how many of them were declined.
-struct CountsSteps {
+pub(crate) struct CountsSteps {
     inner: Arc<dyn Store>,
     committed: AtomicUsize,
     /// How many activities ended in them.
@@ -49,7 +49,7 @@ struct CountsSteps {
 }
 
 impl CountsSteps {
-    fn around(provider: Arc<dyn Provider>) -> Arc<Self> {
+    pub(crate) fn around(provider: Arc<dyn Provider>) -> Arc<Self> {
         Arc::new(Self::new(provider, None))
     }
 
@@ -63,7 +63,7 @@ impl CountsSteps {
         Self { inner: store_of(provider), committed, outcomes, declined, held }
     }
 
-    fn committed(&self) -> usize {
+    pub(crate) fn committed(&self) -> usize {
         self.committed.load(Ordering::SeqCst)
     }
 

@@ -12,6 +12,7 @@ use tokio::sync::Notify;
 
 use crate::node_under_test::{NodeUnderTest, memory, quick, until};
 use crate::stores::TestStore;
+use crate::tampering_store::TamperingStore;
 
 fn no_activities() -> ActivityRegistry {
     ActivityRegistry::builder().build()
@@ -115,6 +116,87 @@ async fn code_that_computes_does_not_cost_the_locks_of_the_turns_behind_it() {
         node.output_of(&format!("i{instance}")).await;
     }
     assert_eq!(runs.load(Ordering::SeqCst), INSTANCES, "no turn was taken again because its lock had ended");
+    node.runtime.shutdown(None).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn turns_behind_code_that_does_not_return_are_taken_by_others() {
+    let blocked = Arc::<Door>::default();
+    let _open_at_the_end = OpenAtTheEnd(vec![Arc::clone(&blocked)]);
+    let (provider, door) = (memory(), Arc::clone(&blocked));
+    let orchestrations = OrchestrationRegistry::builder()
+        .register("Blocks", move |_ctx: OrchestrationContext, _: String| {
+            let door = Arc::clone(&door);
+            async move {
+                door.pass();
+                Ok(String::new())
+            }
+        })
+        .register("Ends", |_ctx: OrchestrationContext, _: String| async { Ok(String::new()) })
+        .build();
+    let client = Client::new(provider.clone());
+    for (instance, orchestration) in [("b", "Blocks"), ("e1", "Ends"), ("e2", "Ends")] {
+        client.start_orchestration(instance, orchestration, "").await.unwrap();
+    }
+    let options = || RuntimeOptions {
+        orchestration_concurrency: 1,
+        orchestrator_lock_timeout: Duration::from_millis(300),
+        orchestrator_lock_renewal_buffer: Duration::from_millis(200),
+        ..quick()
+    };
+    let start = || NodeUnderTest::start(provider.clone(), no_activities(), orchestrations.clone(), options());
+    let blocks = start().await;
+    until("its slot blocks", async || blocked.waiting.load(Ordering::SeqCst) == 1).await;
+    let other = start().await;
+    for instance in ["e1", "e2"] {
+        other.output_of(instance).await;
+    }
+    blocked.open();
+    blocks.output_of("b").await;
+    other.runtime.shutdown(None).await;
+    blocks.runtime.shutdown(None).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn an_outcome_is_stored_although_no_turn_may_run() {
+    let blocked = Arc::<Door>::default();
+    let _open_at_the_end = OpenAtTheEnd(vec![Arc::clone(&blocked)]);
+    let (door, (begun, may_end)) =
+        (Arc::clone(&blocked), (Arc::<Notify>::default(), Arc::<Notify>::default()));
+    let (begins, waits) = (Arc::clone(&begun), Arc::clone(&may_end));
+    let orchestrations = OrchestrationRegistry::builder()
+        .register("Blocks", move |_ctx: OrchestrationContext, _: String| {
+            let door = Arc::clone(&door);
+            async move {
+                door.pass();
+                Ok(String::new())
+            }
+        })
+        .register("Calls", |ctx: OrchestrationContext, _: String| async move {
+            ctx.schedule_activity("Ends", "").await
+        })
+        .build();
+    let activities = ActivityRegistry::builder()
+        .register("Ends", move |_ctx: ActivityContext, input: String| {
+            let (begins, waits) = (Arc::clone(&begins), Arc::clone(&waits));
+            async move {
+                begins.notify_one();
+                waits.notified().await;
+                Ok(input)
+            }
+        })
+        .build();
+    let store = TamperingStore::new(memory(), |_| None);
+    let options = RuntimeOptions { orchestration_concurrency: 1, warm_instances_max: 100, ..quick() };
+    let node = NodeUnderTest::start(store.clone(), activities, orchestrations, options).await;
+    node.client.start_orchestration("calls", "Calls", "").await.unwrap();
+    begun.notified().await;
+    node.client.start_orchestration("b", "Blocks", "").await.unwrap();
+    until("the only turn that may run blocks", async || blocked.waiting.load(Ordering::SeqCst) == 1).await;
+    may_end.notify_one();
+    until("the outcome is stored", async || store.count("settle_work/end") == 1).await;
+    blocked.open();
+    node.output_of("calls").await;
     node.runtime.shutdown(None).await;
 }
 

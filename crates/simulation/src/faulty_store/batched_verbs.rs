@@ -14,7 +14,7 @@ use everturn_provider::testing::{Moment, SessionsBefore, TableAccess as _, Table
 use everturn_provider::{ProviderAdmin, ProviderError};
 
 use super::batch::{BatchNotes, BatchedMemory, NotedLease, VerbAnswer};
-use super::parked::Look;
+use super::parked::{Look, assigned_by};
 
 impl BatchedMemory {
     fn look_for_turns(
@@ -90,13 +90,15 @@ impl BatchedMemory {
                 }
             }
         }
-        SteppedAnswer { answer, before }
+        SteppedAnswer { answer, before, is_repeated }
     }
 }
 
 /// What a step did.
 struct SteppedAnswer {
     answer: Result<StepAnswer, ProviderError>,
+    /// An earlier call did it, and locked what this one answers.
+    is_repeated: bool,
     /// The sessions before it, if it may have claimed any.
     before: Option<Arc<SessionsBefore>>,
 }
@@ -156,14 +158,17 @@ impl StoreLayer for BatchedMemory {
     async fn commit_step(&self, step: &StepCommit) -> Result<StepAnswer, ProviderError> {
         let stamp = step.turn.stamp.unwrap_or_else(|| self.memory.fresh_stamp());
         loop {
-            let (SteppedAnswer { answer, before }, batch) = self.run(true, |tables, now, open, notes| {
-                self.step(tables, now, stamp, step, open.unwrap_or(&BatchNotes::default()), notes)
-            });
+            let (SteppedAnswer { answer, before, is_repeated }, batch) =
+                self.run(true, |tables, now, open, notes| {
+                    self.step(tables, now, stamp, step, open.unwrap_or(&BatchNotes::default()), notes)
+                });
             let next = match answer? {
                 StepAnswer::Committed(next) => next,
                 declined @ StepAnswer::Declined(_) => return Ok(declined),
             };
-            if let Some(next) = self.take_next("commit_step", next, before, batch).await? {
+            // What an earlier call has locked stays locked if this one is dropped.
+            let taken_back = if is_repeated { Vec::new() } else { assigned_by(&next, before.as_ref()) };
+            if let Some(next) = self.take_next("commit_step", next, taken_back, batch).await? {
                 return Ok(StepAnswer::Committed(next));
             }
         }

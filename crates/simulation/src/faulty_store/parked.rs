@@ -155,13 +155,10 @@ impl BatchedMemory {
         &self,
         verb_name: &str,
         mut next: Vec<Option<FetchedWork>>,
-        before: Option<Arc<SessionsBefore>>,
+        assigned: Vec<Assigned>,
         batch: Option<Arc<BatchEnd>>,
     ) -> Result<Option<Vec<Option<FetchedWork>>>, ProviderError> {
         let Some(batch) = batch else { return Ok(Some(next)) };
-        let work = next.iter().flatten();
-        let assigned =
-            work.map(|work| Assigned { token: work.lock_token.clone(), before: before.clone() }).collect();
         let undo = UndoOnDrop { memory: self, assigned };
         let fate = self.end_of(&batch).await;
         undo.disarm();
@@ -180,6 +177,15 @@ impl BatchedMemory {
         });
         Ok(Some(next))
     }
+}
+
+/// What a step has assigned to its workers.
+pub(super) fn assigned_by(
+    next: &[Option<FetchedWork>],
+    before: Option<&Arc<SessionsBefore>>,
+) -> Vec<Assigned> {
+    let work = next.iter().flatten();
+    work.map(|work| Assigned { token: work.lock_token.clone(), before: before.cloned() }).collect()
 }
 
 /// Undoes a fetch if it is dropped before its rows were taken.

@@ -10,15 +10,15 @@ async fn a_history_is_read_although_the_lock_cannot_be_renewed() {
         tokio::time::sleep(RENEWAL_MIN * 5).await;
         Ok("read")
     };
-    let (read, _renewed_at) = within_lock(&provider, "1-never", Duration::ZERO, reading).await.unwrap();
-    assert_eq!(read, "read");
+    let mut locks = HeldLocks::of(["1-never".to_owned()].into_iter(), Duration::ZERO);
+    assert_eq!(locks.keep(&provider, reading).await.unwrap(), "read");
 }
 
 #[tokio::test]
-async fn a_lock_outlasts_however_long_the_history_takes_to_read() {
+async fn the_locks_of_an_answer_outlast_however_long_a_history_takes_to_read() {
     let provider = SqliteProvider::new_in_memory().await.unwrap();
-    let start = WorkItem::StartOrchestration {
-        instance: "i".into(),
+    let start = |instance: &str| WorkItem::StartOrchestration {
+        instance: instance.into(),
         orchestration: "Order".into(),
         input: String::new(),
         version: None,
@@ -27,14 +27,21 @@ async fn a_lock_outlasts_however_long_the_history_takes_to_read() {
         parent_execution_id: None,
         execution_id: 1,
     };
-    provider.submit(&Submission::of(start)).await.unwrap();
+    let starts = ["read", "beside it"].map(|instance| start(instance).into());
+    provider.submit(&Submission::of_all(starts.into())).await.unwrap();
     let lock = Duration::from_millis(1_500);
-    let turn = provider.fetch_turns(&TurnFetch::new(lock, Duration::ZERO)).await.unwrap().pop().unwrap();
+    let fetch = TurnFetch::new(lock, Duration::ZERO).with_turns_max(2);
+    let turns = provider.fetch_turns(&fetch).await.unwrap();
+    let tokens: Vec<String> = turns.into_iter().map(|turn| turn.lock_token).collect();
+    assert_eq!(tokens.len(), 2);
     let reading = async {
         tokio::time::sleep(lock + Duration::from_millis(500)).await;
         Ok(())
     };
-    let ((), renewed_at) = within_lock(&provider, &turn.lock_token, lock, reading).await.unwrap();
-    assert!(renewed_at.is_some());
-    provider.commit_turn(&TurnCommit::new(turn.lock_token, 1)).await.unwrap();
+    let mut locks = HeldLocks::of(tokens.iter().cloned(), lock);
+    locks.keep(&provider, reading).await.unwrap();
+    assert!(locks.renewed_at.is_some());
+    for token in tokens {
+        provider.commit_turn(&TurnCommit::new(token, 1)).await.unwrap();
+    }
 }

@@ -33,6 +33,11 @@ impl GarbagePace {
         self.next_at = now.monotonic.saturating_add(SLICE_PAUSE);
     }
 
+    /// Whether there are rows to be removed, as far as this writer knows.
+    pub(crate) fn is_there(&self) -> bool {
+        self.is_there
+    }
+
     /// The writer had nothing to do for a while.
     pub(crate) fn tick(&mut self) {
         self.next_at = Duration::ZERO;

@@ -53,7 +53,7 @@ impl Writer {
         if !is_due || self.outage.is_under_way() {
             return;
         }
-        if self.has_work() || self.commands.has_commands() || self.garbage.until_due(now).is_some() {
+        if self.has_work() || self.commands.has_commands() || self.garbage.is_there() {
             self.shrinking.note(now);
             return;
         }

@@ -139,6 +139,20 @@ async fn the_file_shrinks_after_a_deletion_while_the_writer_is_idle() {
 }
 
 #[tokio::test]
+async fn the_file_shrinks_although_another_process_commits_all_the_time() {
+    let store = long_histories().await;
+    let provider = store.open_with_batches().await;
+    let before = pragma(&store, "page_count");
+    let ids: Vec<String> = (0..9).map(|nth| format!("done-{nth}")).collect();
+    provider.delete_instances_atomic(&ids, false).await.unwrap();
+    until(async || {
+        store.sql().execute("UPDATE everturn_totals SET totals_key = totals_key", []).unwrap();
+        pragma(&store, "page_count") < before / 3
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn an_empty_database_of_another_program_can_shrink_later() {
     let store = Store::new();
     store.sql().execute_batch("PRAGMA journal_mode = WAL").unwrap();

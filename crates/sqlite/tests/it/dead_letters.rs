@@ -67,3 +67,27 @@ async fn many_dead_letters_are_deleted_in_slices() {
     assert_eq!(provider.commit_count() - before, 3);
     assert_eq!(provider.read_dead_letters(None, 1_000).await.unwrap().len(), 100);
 }
+
+#[tokio::test]
+async fn a_key_of_a_deleted_letter_is_not_used_again() {
+    let store = Store::new();
+    let provider = dead_lettered(&store, &["a", "b"]).await;
+    let last = provider.read_dead_letters(None, 10).await.unwrap()[1].key;
+    assert_eq!(provider.delete_dead_letters(DeadLetterSelection::Keys(vec![last])).await.unwrap(), 1);
+    provider.close().await;
+    let provider = dead_lettered(&store, &["c"]).await;
+    assert_eq!(instances(&provider, Some(last), 10).await, ["c"], "a reader that has read b finds it");
+}
+
+#[tokio::test]
+async fn a_page_of_large_letters_ends_early() {
+    let store = Store::new();
+    let provider = store.open().await;
+    let fill = "INSERT INTO everturn_dead_letters (dead_lettered_at_ms, reason, work_item) \
+         SELECT value, 'reason', hex(zeroblob(300000)) FROM json_each('[1, 2, 3, 4, 5]')";
+    store.sql().execute(fill, []).unwrap();
+    let first = provider.read_dead_letters(None, 10).await.unwrap();
+    assert_eq!(first.len(), 2, "a page ends after a megabyte");
+    let rest = provider.read_dead_letters(Some(first[1].key), 10).await.unwrap();
+    assert_eq!(rest.len(), 2);
+}

@@ -1,6 +1,12 @@
 //! Rows that need a newer engine: this process passes them over before it locks them.
 
+use std::time::Duration;
+
 use everturn_provider::Provider;
+use everturn_provider::store::{
+    EndedWork, ExecutionUpdate, Stamp, StepAnswer, StepCommit, StepDecline, Store as _, Submission,
+    TurnCommit, TurnFetch, WorkFetch,
+};
 
 use crate::store::{Store, activity, begin, fetch, fetch_work, named, signal, started};
 
@@ -58,6 +64,37 @@ async fn old_worker_passes_over_an_activity_that_needs_a_newer_engine() {
     assert_eq!(store.sql().query_row(attempts, [], |row| row.get::<_, i64>(0)).unwrap(), 0);
     store.sql().execute("UPDATE everturn_worker_queue SET needs_engine = 0", []).unwrap();
     assert_eq!(fetch_work(&provider).await.unwrap().0, activity("a", 2));
+}
+
+#[tokio::test]
+async fn old_node_declines_a_step_of_an_instance_that_was_changed_by_a_newer_one() {
+    for change in ["needs_engine = 900000000", "paused_at_ms = 1"] {
+        let store = Store::new();
+        let provider = store.open().await;
+        provider.submit(&Submission::of(crate::store::start("a"))).await.unwrap();
+        let fetch = TurnFetch::new(crate::store::LOCK, Duration::ZERO);
+        let turn = provider.fetch_turns(&fetch).await.unwrap().remove(0);
+        let mut first = TurnCommit::new(turn.lock_token, 1);
+        first.update = ExecutionUpdate::try_from(named()).unwrap();
+        (first.history_delta, first.worker_items) = (vec![started("a")], vec![activity("a", 2).into()]);
+        first.stamp = Some(Stamp(1));
+        provider.commit_turn(&first).await.unwrap();
+        let work =
+            provider.fetch_work(&WorkFetch::new(crate::store::LOCK, Duration::ZERO)).await.unwrap().remove(0);
+        let sql = format!("UPDATE everturn_instances SET {change}");
+        assert_eq!(store.sql().execute(&sql, []).unwrap(), 1);
+        let mut turn = TurnCommit::new("", 1);
+        (turn.base, turn.stamp) = (Some(Stamp(1)), Some(Stamp(2)));
+        let step = StepCommit::new("a", vec![EndedWork::new(work.lock_token, None)], turn);
+        let answer = provider.commit_step(&step).await.unwrap();
+        assert!(matches!(answer, StepAnswer::Declined(StepDecline::Locked)), "{change}: {answer:?}");
+        let left = "SELECT count(*) FROM everturn_worker_queue WHERE lock_token IS NOT NULL";
+        assert_eq!(
+            store.sql().query_row(left, [], |row| row.get::<_, i64>(0)).unwrap(),
+            1,
+            "nothing is written"
+        );
+    }
 }
 
 /// What an instance needs stays when older messages come, and when a turn that was under way is committed.

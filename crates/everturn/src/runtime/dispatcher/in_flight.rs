@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 use super::super::catch_panic::catch_panic;
 use super::super::lock_keeper::LockKeeper;
+use super::slot_turns::SlotTurns;
 
 /// How long the turns of a slot keep their thread. Other tasks need it, too: locks are renewed in one.
 const THREAD_KEPT_MAX: Duration = Duration::from_millis(10);
@@ -20,13 +21,14 @@ const THREAD_KEPT_MAX: Duration = Duration::from_millis(10);
 pub(super) struct InFlightTurns<'a> {
     /// Keeps the locks of the turns.
     locks: LockKeeper,
+    slot: &'a SlotTurns,
     turns: Vec<Pin<Box<dyn Future<Output = ()> + Send + 'a>>>,
 }
 
 impl<'a> InFlightTurns<'a> {
     /// No turns.
-    pub(super) fn new(locks: LockKeeper) -> Self {
-        Self { locks, turns: Vec::new() }
+    pub(super) fn new(locks: LockKeeper, slot: &'a SlotTurns) -> Self {
+        Self { locks, slot, turns: Vec::new() }
     }
 
     /// Adds a turn of an instance. It is first polled by the next `beside` or `finish`.
@@ -41,12 +43,13 @@ impl<'a> InFlightTurns<'a> {
         }));
     }
 
-    /// Waits for `fetch` while the turns go on. While there are too many turns, `fetch` is not polled.
+    /// Waits for `fetch` while the turns go on. While there are too many turns, or one waits for its code to run, `fetch` is not
+    /// polled: the lock of what it fetches would not be renewed while that code runs.
     pub(super) async fn beside<T>(&mut self, fetch: impl Future<Output = T>) -> T {
         let mut fetch = pin!(fetch);
         poll_fn(|cx| {
             self.poll_turns(cx);
-            if self.turns.len() >= MAX_TURNS_IN_HAND {
+            if self.turns.len() >= MAX_TURNS_IN_HAND || self.slot.has_unbegun() {
                 return Poll::Pending;
             }
             fetch.as_mut().poll(cx)
@@ -97,7 +100,8 @@ mod tests {
 
     #[test]
     fn a_full_slot_fetches_nothing_until_a_turn_ends() {
-        let mut in_flight = InFlightTurns::new(LockKeeper::default());
+        let slot = SlotTurns::new();
+        let mut in_flight = InFlightTurns::new(LockKeeper::default(), &slot);
         let mut ends = Vec::new();
         for _ in 0..MAX_TURNS_IN_HAND {
             let (end, ended) = oneshot::channel::<()>();
@@ -112,5 +116,19 @@ mod tests {
         ends.pop().unwrap().send(()).unwrap();
         assert!(waiting.as_mut().poll(&mut cx).is_ready());
         assert_eq!(fetches.get(), 1);
+    }
+
+    #[test]
+    fn a_slot_fetches_nothing_while_a_turn_waits_for_its_code_to_run() {
+        let slot = SlotTurns::new();
+        let unbegun = slot.note_unbegun();
+        let mut in_flight = InFlightTurns::new(LockKeeper::default(), &slot);
+        let mut cx = Context::from_waker(Waker::noop());
+        let mut waiting = pin!(in_flight.beside(async {}));
+        assert!(waiting.as_mut().poll(&mut cx).is_pending());
+        unbegun.end();
+        assert!(waiting.as_mut().poll(&mut cx).is_ready());
+        drop(unbegun);
+        assert!(!slot.has_unbegun(), "it is counted once");
     }
 }

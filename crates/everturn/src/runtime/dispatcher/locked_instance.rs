@@ -6,7 +6,6 @@ use std::time::Duration;
 use everturn_core::{Event, WorkItem};
 use everturn_provider::ProviderError;
 use everturn_provider::store::{ExecutionRead, FetchedTurn, HandlerKey, LockKind, Stamp, TurnAbandon};
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::super::lock_keeper::{LockGuard, LockTerms};
@@ -15,14 +14,13 @@ use super::super::retrying::{AFTER_LONG_FAILURE, retry_while_locked, retrying};
 use super::super::uncounted_attempts::AttemptKey;
 use super::super::unfinished_work::WorkUnderWay;
 use super::commit_turn::{TurnCommitOutcome, TurnEffects};
+use super::slot_turns::{SlotTurns, UnbegunTurn};
 
 /// A locked instance. Its lock is renewed until this is dropped.
 pub(crate) struct LockedInstance<'a> {
     pub(crate) node: &'a Node,
     pub(crate) worker_id: &'a str,
-    /// The place in which one turn of the slot at a time waits for the runtime's permit and runs. All turns of a slot share a
-    /// task: a permit that went to a second one could not be used before the first one's code returns.
-    pub(super) one_at_a_time: &'a Semaphore,
+    pub(super) slot: &'a SlotTurns,
     pub(crate) instance: String,
     /// The current execution, as stored.
     pub(crate) execution_id: u64,
@@ -31,6 +29,7 @@ pub(crate) struct LockedInstance<'a> {
     /// The stamp of the current execution, as stored.
     pub(super) base: Option<Stamp>,
     pub(super) lock: LockGuard,
+    unbegun: UnbegunTurn<'a>,
 }
 
 impl<'a> LockedInstance<'a> {
@@ -38,7 +37,7 @@ impl<'a> LockedInstance<'a> {
     pub(super) fn new(
         node: &'a Node,
         worker_id: &'a str,
-        one_at_a_time: &'a Semaphore,
+        slot: &'a SlotTurns,
         fetched: &FetchedTurn,
     ) -> Self {
         let terms = LockTerms {
@@ -50,13 +49,33 @@ impl<'a> LockedInstance<'a> {
         Self {
             node,
             worker_id,
-            one_at_a_time,
+            slot,
             instance: item.instance.clone(),
             execution_id: item.execution_id,
             attempt_count: node.uncounted.subtract_from(*attempt_count, || turn_key(&item.instance)),
             lock_token: lock_token.clone(),
             base: *stamp,
-            lock: node.locks.keep(lock_token.clone(), terms, *lock_left, CancellationToken::new()),
+            lock: node.locks.keep_unbegun(lock_token.clone(), terms, *lock_left, CancellationToken::new()),
+            unbegun: slot.note_unbegun(),
+        }
+    }
+
+    /// The turn's code runs now: its lock is renewed for as long as that takes. Returns false if the lock is lost.
+    pub(super) fn begin(&self) -> bool {
+        self.unbegun.end();
+        self.lock.keep_on()
+    }
+
+    /// The lock was lost before the turn's code could run, perhaps because the code of other turns does not return. The attempt
+    /// does not count.
+    pub(super) async fn return_unbegun(self) {
+        tracing::warn!(target: "everturn::runtime", instance_id = %self.instance, execution_id = %self.execution_id,
+            worker_id = %self.worker_id,
+            "the lock of a turn was lost before its code could run; its messages return to the queue");
+        if self.lock.is_given_up() {
+            self.abandon(None, true).await;
+        } else {
+            self.node.uncounted.note(turn_key(&self.instance));
         }
     }
 

@@ -27,13 +27,13 @@ mod record_poison;
 pub(crate) mod run_step;
 mod run_turn;
 mod shadow_replay;
+mod slot_turns;
 mod turn_report;
 
 use std::sync::Arc;
 
 use everturn_core::limits::MAX_TURNS_IN_HAND;
 use everturn_provider::store::{Feature, FetchedTurn, LockKind, TurnFetch};
-use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -45,6 +45,7 @@ use in_flight::InFlightTurns;
 use locked_instance::{LockedInstance, abandon_unbegun};
 use record_poison::record_poison;
 use run_turn::run_turn;
+use slot_turns::SlotTurns;
 
 /// Runs one slot until `stop` is cancelled. Turns in flight are finished first.
 pub(crate) async fn run_slot(node: Arc<Node>, slot: usize, stop: CancellationToken) {
@@ -58,8 +59,8 @@ pub(crate) async fn run_slot(node: Arc<Node>, slot: usize, stop: CancellationTok
     }
     fetch.handlers.clone_from(&node.handlers);
     let mut pace = FetchPace::new(options.dispatcher_min_poll_interval);
-    let one_at_a_time = Semaphore::new(1);
-    let mut in_flight = InFlightTurns::new(node.locks.clone());
+    let slot_turns = SlotTurns::new();
+    let mut in_flight = InFlightTurns::new(node.locks.clone(), &slot_turns);
     while !stop.is_cancelled() {
         tokio::select! {
             biased;
@@ -88,8 +89,12 @@ pub(crate) async fn run_slot(node: Arc<Node>, slot: usize, stop: CancellationTok
                     let under_way = begin(&node, &turn);
                     let instance_id = turn.item.instance.clone();
                     // Kept from now on: the turn may wait for the code of those before it.
-                    let locked = LockedInstance::new(&node, &worker_id, &one_at_a_time, &turn);
+                    let locked = LockedInstance::new(&node, &worker_id, &slot_turns, &turn);
                     in_flight.push(instance_id, process_turn(locked, turn, under_way));
+                }
+                if node.locks.has_just_been_woken() {
+                    // The keeper runs next on this thread, and no other thread may take it over: before the user's code.
+                    tokio::task::yield_now().await;
                 }
             }
             Err(error) => {
@@ -112,7 +117,12 @@ async fn process_turn(locked: LockedInstance<'_>, fetched: FetchedTurn, under_wa
     if let Some(metrics) = &locked.node.metrics {
         metrics.record_orchestration_item_fetched();
     }
-    match decide(&locked, fetched) {
+    let decision = decide(&locked, fetched);
+    if !matches!(decision, Decision::Run(_)) {
+        // None of the user's code to wait for.
+        locked.begin();
+    }
+    match decision {
         Decision::Run(turn) => run_turn(locked, turn).await,
         Decision::GiveBack { delay, ignore_attempt } => locked.abandon(delay, ignore_attempt).await,
         Decision::LeaveToOthers { delay, handler } => locked.leave_to_others(delay, handler).await,

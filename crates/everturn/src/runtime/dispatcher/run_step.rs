@@ -12,7 +12,8 @@ use everturn_core::WorkItem;
 use everturn_core::turn::{Execution, Turn, TurnOutcome};
 use everturn_provider::ProviderError;
 use everturn_provider::store::{EndedWork, FetchedWork, Stamp, StepAnswer, StepCommit};
-use tokio::time::Instant;
+use tokio::sync::SemaphorePermit;
+use tokio::time::{Instant, timeout};
 
 use super::super::lock_keeper::LockGuard;
 use super::super::node::Node;
@@ -21,12 +22,15 @@ use super::super::steps::{EndedActivity, StepLead, StepNews, WaitingActivity};
 use super::super::warm_cache::{CheckInSlot, SteppingMark, WarmEntry};
 use super::commit_turn::{PreparedTurn, TurnEffects};
 use super::locked_instance::turn_key;
-use super::run_turn::{VoidOnDrop, take_turn};
+use super::run_turn::{VoidOnDrop, take_turn_with};
 use super::shadow_replay::{self, ReplayComparison, ShadowedTurn};
 use super::turn_report::TurnReport;
 
 /// How long a step is tried again. The ordinary way is always open, and may need other rows.
 const RETRIED_MAX: Duration = Duration::from_secs(5);
+
+/// How long a step waits for its turn's permit. While the code of other turns does not return, outcomes are stored.
+const PERMIT_WAIT_MAX: Duration = Duration::from_millis(20);
 
 /// The worker that leads a step.
 pub(crate) struct StepLeader<'a> {
@@ -67,6 +71,11 @@ impl StepBatch {
 /// Takes and commits one turn on the outcomes at hand. Returns what became of the leader's own, and tells the others.
 pub(crate) async fn run_step(leader: StepLeader<'_>, lead: StepLead) -> StepNews {
     let node = leader.node;
+    // Before the execution is taken out of memory.
+    let Some(permit) = turn_permit(node).await else {
+        lead.take_waiting().into_iter().for_each(|waiting| waiting.tell(StepNews::NotFused));
+        return StepNews::NotFused;
+    };
     let waiting = lead.take_waiting();
     let own = leader.ended;
     let ids = || {
@@ -80,7 +89,7 @@ pub(crate) async fn run_step(leader: StepLeader<'_>, lead: StepLead) -> StepNews
     };
     let batch = StepBatch::awaited(&entry, own, waiting);
     let with_leader = batch.with_leader;
-    let Some(next) = leader.take_and_commit(&lead, entry, mark, &batch).await else {
+    let Some(next) = leader.take_and_commit(permit, &lead, entry, mark, &batch).await else {
         node.steps.note_declined(&lead.instance);
         batch.others.into_iter().for_each(|waiting| waiting.tell(StepNews::NotFused));
         return StepNews::NotFused;
@@ -93,10 +102,19 @@ pub(crate) async fn run_step(leader: StepLeader<'_>, lead: StepLead) -> StepNews
     if with_leader { StepNews::Committed(for_leader) } else { StepNews::NotFused }
 }
 
+/// The permit of a step's turn, if there is one soon.
+async fn turn_permit(node: &Node) -> Option<SemaphorePermit<'_>> {
+    match node.turn_slots.try_acquire() {
+        Ok(permit) => Some(permit),
+        Err(_none_is_free) => timeout(PERMIT_WAIT_MAX, node.turn_slots.acquire()).await.ok()?.ok(),
+    }
+}
+
 impl StepLeader<'_> {
     /// Takes the turn and commits it. `None` if the outcomes must go the ordinary way.
     async fn take_and_commit(
         &self,
+        permit: SemaphorePermit<'_>,
         lead: &StepLead,
         mut entry: WarmEntry,
         mark: SteppingMark,
@@ -109,7 +127,7 @@ impl StepLeader<'_> {
         let shadowed = shadow_replay::is_due(node).then(|| ShadowedTurn::new(&entry, messages.clone()));
         let events_before = entry.execution().map_or(0, Execution::event_count);
         // If the engine itself panics, the ordinary way says so.
-        let turn = take_turn(entry.execution_mut()?, messages, node).await.ok()?;
+        let turn = take_turn_with(Some(permit), entry.execution_mut()?, messages, node).await.ok()?;
         entry.turns += 1;
         if let Some(shadowed) = shadowed {
             match shadowed.difference(node, &lead.instance, Some(base), &turn).await {

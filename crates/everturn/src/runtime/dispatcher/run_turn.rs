@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use everturn_core::turn::{Execution, Turn, TurnClock, TurnOutcome};
 use everturn_core::{EventKind, WorkItem};
+use tokio::sync::SemaphorePermit;
 use tokio::task::unconstrained;
 use tokio::time::Instant;
 
@@ -61,15 +62,25 @@ pub(super) async fn run_turn(locked: LockedInstance<'_>, ready: ReadyTurn) {
     let shadowed =
         (was_warm && shadow_replay::is_due(node)).then(|| ShadowedTurn::new(&entry, messages.clone()));
     let events_before = entry.execution().map_or(0, Execution::event_count);
-    let Some(turn) = run_code(&locked, &mut entry, messages).await else {
-        drop(entry);
-        return locked.abandon(Some(AFTER_ENGINE_PANIC), false).await;
+    let turn = match run_code(&locked, &mut entry, messages).await {
+        Ok(turn) => turn,
+        Err(NoTurn::LockLost) => {
+            drop(entry);
+            return locked.return_unbegun().await;
+        }
+        Err(NoTurn::EnginePanicked) => {
+            drop(entry);
+            return locked.abandon(Some(AFTER_ENGINE_PANIC), false).await;
+        }
     };
     entry.turns += 1;
     let event_count = events_before + turn.history_delta.len();
     let report = TurnReport::of_turn(node, locked.worker_id, &locked.instance, &entry, event_count, began);
     let difference = match shadowed {
-        Some(shadowed) => shadowed.difference(node, &locked.instance, None, &turn).await.found(),
+        Some(shadowed) => {
+            let _place = locked.slot.place().await;
+            shadowed.difference(node, &locked.instance, None, &turn).await.found()
+        }
         // A step that was not committed because its replay differed: it is judged here, under the lock.
         None => locked.base.and_then(|base| node.steps.take_difference(&locked.instance, base)),
     };
@@ -113,31 +124,53 @@ pub(super) async fn run_turn(locked: LockedInstance<'_>, ready: ReadyTurn) {
     }
 }
 
-/// Runs the user's code. `None` if the engine itself panicked: code that panics is an outcome like any other.
+/// Why there is no turn.
+enum NoTurn {
+    /// The lock was lost before the code could run.
+    LockLost,
+    /// Code that panics is an outcome like any other; this is a bug of the engine.
+    EnginePanicked,
+}
+
+/// Runs the user's code.
 async fn run_code(
     locked: &LockedInstance<'_>,
     entry: &mut WarmEntry,
     messages: Vec<WorkItem>,
-) -> Option<Turn> {
-    let _place = locked.one_at_a_time.acquire().await;
-    let turn = take_turn(entry.execution_mut()?, messages, locked.node).await;
+) -> Result<Turn, NoTurn> {
+    let _place = locked.slot.place().await;
+    let permit = locked.node.turn_slots.acquire().await.ok();
+    if !locked.begin() {
+        return Err(NoTurn::LockLost);
+    }
+    let execution = entry.execution_mut().ok_or(NoTurn::EnginePanicked)?;
+    let turn = take_turn_with(permit, execution, messages, locked.node).await;
     if turn.is_err() {
         tracing::error!(target: "everturn::runtime", instance_id = %locked.instance,
             execution_id = %locked.execution_id, worker_id = %locked.worker_id,
             "the engine panicked in a turn; abandoning the lock, the turn is tried again; please report this bug");
     }
-    turn.ok()
+    turn.map_err(|_panic| NoTurn::EnginePanicked)
 }
 
-/// Takes a turn without tokio's cooperative budget: what is left of it is chance, and a resource of tokio that the code
-/// uses would be pending when it is spent. Fails if the engine itself panicked.
+/// Takes a turn when it may. Fails if the engine itself panicked.
 pub(super) async fn take_turn(
     execution: &mut Execution,
     messages: Vec<WorkItem>,
     node: &Node,
 ) -> std::thread::Result<Turn> {
+    let permit = node.turn_slots.acquire().await.ok();
+    take_turn_with(permit, execution, messages, node).await
+}
+
+/// Takes a turn with one of the permits that turns of fetched instances and of fused steps share. It has no cooperative budget
+/// of tokio: what is left of that is chance, and a resource of tokio that the code uses would be pending when it is spent.
+pub(super) async fn take_turn_with(
+    _permit: Option<SemaphorePermit<'_>>,
+    execution: &mut Execution,
+    messages: Vec<WorkItem>,
+    node: &Node,
+) -> std::thread::Result<Turn> {
     let time = NodeTime(node);
-    // Turns of fetched instances and of fused steps share the slots.
-    let _slot = node.turn_slots.acquire().await;
     unconstrained(async { catch_unwind(AssertUnwindSafe(|| execution.take_turn(messages, &time))) }).await
 }

@@ -106,6 +106,23 @@ async fn pass(seconds: f64) {
     tokio::time::sleep(Duration::from_secs_f64(seconds)).await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_lock_whose_work_does_not_begin_is_given_up_after_one_more_length() {
+    let running = RunningKeeper::start(ScriptedRenewer::default());
+    let timeout = Duration::from_secs(10);
+    let terms = LockTerms { kind: LockKind::Orchestration, timeout, buffer: Duration::from_secs(2) };
+    let unbegun =
+        |token: &str| running.keeper.keep_unbegun(token.to_owned(), terms, timeout, CancellationToken::new());
+    let (waits, begins) = (unbegun("waits"), unbegun("begins"));
+    pass(19.0).await;
+    assert_eq!(running.asked(), [(5_000, 2), (10_000, 2), (15_000, 2)]);
+    assert!(begins.keep_on(), "it is not lost");
+    pass(2.0).await;
+    assert!(waits.is_given_up() && !waits.keep_on(), "others may do its work");
+    assert!(!begins.is_lost());
+    assert_eq!(running.asked().last(), Some(&(20_000, 1)), "only the work that has begun keeps its lock");
+}
+
 #[test]
 fn short_locks_are_renewed_at_half_time_and_long_ones_before_their_end() {
     let secs = Duration::from_secs;

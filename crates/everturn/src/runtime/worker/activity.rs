@@ -199,11 +199,11 @@ impl WorkerSlot {
         let result = within_limit(&item.name, result, self.node.store.limits().payload_bytes_max);
         let reported = result.as_ref().map(String::len).map_err(String::clone);
         let completion = item.completion(result.map_err(ErrorDetails::activity_failed));
-        let (stored, next) = match self.end_in_step(work, completion).await {
-            StepEnd::Committed(next) => (Ok(()), next.map(|next| *next)),
-            StepEnd::NotFused(completion) => {
+        let (stored, next, has_waited) = match self.end_in_step(work, completion).await {
+            StepEnd::Committed(next) => (Ok(()), next.map(|next| *next), false),
+            StepEnd::NotFused { completion, has_waited } => {
                 let settlement = Settlement::end(&item.token, Some(completion.into()));
-                (self.settle_while_locked(&settlement, work).await, None)
+                (self.settle_while_locked(&settlement, work).await, None, has_waited)
             }
         };
         match stored {
@@ -215,6 +215,10 @@ impl WorkerSlot {
                     reported.as_ref().copied().map_err(String::as_str),
                     began.elapsed(),
                 );
+            }
+            // The step that it waited for no longer wanted it.
+            Err(error) if has_waited && error.is_lock_lost() => {
+                report::cancelled(self, item, began.elapsed());
             }
             Err(error) => {
                 report::not_stored(self, item, &error, began.elapsed());
