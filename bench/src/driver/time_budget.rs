@@ -21,7 +21,7 @@ const RUN_MIN: Duration = Duration::from_secs(2);
 
 impl TimeBudget {
     pub(crate) fn new(quick: bool) -> Self {
-        let (total_s, run_max_s, again_max_s) = if quick { (330, 4, 2) } else { (3_300, 30, 5) };
+        let (total_s, run_max_s, again_max_s) = if quick { (330, 4, 2) } else { (3_000, 30, 5) };
         Self {
             began: Instant::now(),
             total: Duration::from_secs(total_s),
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn runs_are_shorter_when_the_whole_is_late() {
-        assert_eq!(seconds(2_700, 600, false), 6);
+        assert_eq!(seconds(2_400, 600, false), 6);
         assert_eq!(seconds(9_999, 600, false), 2);
         assert_eq!(seconds(9_999, 600, true), 2);
     }
