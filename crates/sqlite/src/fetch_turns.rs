@@ -181,7 +181,7 @@ pub(crate) async fn fetch(
     // Those in memory are returned to the runtime before the guards tell the writer.
     let (mut guards, mut completed) = (Vec::new(), Vec::new());
     let answer = answer.unwrap_or_default();
-    let mut locks = HeldLocks::of(answer.iter().map(|answer| answer.turn.token.clone()), lock_timeout);
+    let mut locks = AnswerLocks::of(answer.iter().map(|answer| answer.turn.token.clone()), lock_timeout);
     for TurnAnswer { turn, guard } in answer {
         guards.push(guard);
         let locked_at = turn.at;
@@ -200,14 +200,14 @@ pub(crate) async fn fetch(
 const RENEWAL_MIN: Duration = Duration::from_millis(10);
 
 /// The locks of the instances of one answer, which are renewed together: one of them may take long to be read.
-struct HeldLocks {
+struct AnswerLocks {
     tokens: Vec<String>,
     lock_timeout: Duration,
     /// When they were last renewed. If a renewal is refused, the commit of the turn will be too.
     renewed_at: Option<ClockReading>,
 }
 
-impl HeldLocks {
+impl AnswerLocks {
     fn of(tokens: impl Iterator<Item = String>, lock_timeout: Duration) -> Self {
         Self { tokens: tokens.collect(), lock_timeout, renewed_at: None }
     }
@@ -252,7 +252,7 @@ impl HeldLocks {
 async fn complete_within_locks(
     provider: &SqliteProvider,
     turn: AssignedTurn,
-    locks: &mut HeldLocks,
+    locks: &mut AnswerLocks,
 ) -> Result<FetchedTurn, ProviderError> {
     let (key, instance) = (turn.key, turn.instance_id.clone());
     locks.keep(provider, complete(provider, turn)).await.map_err(|error| {

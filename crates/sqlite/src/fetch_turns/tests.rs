@@ -10,7 +10,7 @@ async fn a_history_is_read_although_the_lock_cannot_be_renewed() {
         tokio::time::sleep(RENEWAL_MIN * 5).await;
         Ok("read")
     };
-    let mut locks = HeldLocks::of(["1-never".to_owned()].into_iter(), Duration::ZERO);
+    let mut locks = AnswerLocks::of(["1-never".to_owned()].into_iter(), Duration::ZERO);
     assert_eq!(locks.keep(&provider, reading).await.unwrap(), "read");
 }
 
@@ -38,7 +38,7 @@ async fn the_locks_of_an_answer_outlast_however_long_a_history_takes_to_read() {
         tokio::time::sleep(lock + Duration::from_millis(500)).await;
         Ok(())
     };
-    let mut locks = HeldLocks::of(tokens.iter().cloned(), lock);
+    let mut locks = AnswerLocks::of(tokens.iter().cloned(), lock);
     locks.keep(&provider, reading).await.unwrap();
     assert!(locks.renewed_at.is_some());
     for token in tokens {
