@@ -12,7 +12,8 @@
 //! tokio = { version = "1", features = ["macros", "rt-multi-thread"] }
 //! ```
 //!
-//! The feature `sqlite` (on by default) adds the embedded SQLite provider. It needs a C compiler and no system library.
+//! The feature `sqlite` (on by default) adds the embedded SQLite provider. It needs a C compiler and no system library. The
+//! feature `postgres` adds the PostgreSQL provider, for processes on several machines.
 //!
 //! # A first orchestration
 //!
@@ -64,7 +65,7 @@
 //! | tune it: concurrency, locks, sessions, tags, instances in memory | [`RuntimeOptions`] |
 //! | start, signal, cancel and wait for instances; list and delete them | [`Client`] |
 //! | understand why an instance failed | [`ErrorDetails`] |
-//! | keep the data in a SQLite file or in memory | [`providers::sqlite`], [`providers::memory`] |
+//! | keep the data in a SQLite file, in PostgreSQL or in memory | [`providers::open`], [`providers::sqlite`], `providers::postgres`, [`providers::memory`] |
 //! | keep the data elsewhere | [`providers::Provider`], [`providers::store::Store`] |
 //! | see log lines and metrics | [`runtime::observability`] |
 //!

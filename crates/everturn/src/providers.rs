@@ -4,6 +4,9 @@
 //! provider can implement it instead for speed. [`store_of`] makes a store of any provider.
 
 pub mod instrumented;
+mod open;
+
+pub use open::open;
 
 /// Errors of providers.
 pub mod error {
@@ -19,6 +22,12 @@ pub mod memory {
 #[cfg(feature = "sqlite")]
 pub mod sqlite {
     pub use everturn_sqlite::{SqliteError, SqliteOptions, SqliteProvider, Synchronous};
+}
+
+/// The provider for several machines: a PostgreSQL database.
+#[cfg(feature = "postgres")]
+pub mod postgres {
+    pub use everturn_postgres::{PostgresError, PostgresOptions, PostgresProvider};
 }
 
 pub use everturn_provider::{management, store};

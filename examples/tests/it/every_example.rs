@@ -16,6 +16,7 @@ const KEY_LINES: &[(&str, &str)] = &[
     ("sessions_and_tags", "split in the office, all chapters on one gpu node"),
     ("sub_orchestrations", "sent: invoice for 3 floors"),
     ("versioned_upgrade", "parcel-1 ended on version 1.0.0: send a book to Lisbon"),
+    ("workers", "24 films, 96 parts"),
 ];
 
 const SECONDS: Duration = Duration::from_secs(15);
@@ -45,4 +46,13 @@ fn every_example_ends_by_itself_and_prints_its_key_line() {
         );
         assert!(took < SECONDS, "took {took:?}: {all}");
     }
+}
+
+#[test]
+fn workers_share_a_postgresql_database() {
+    let mut program = Command::new(built::program("workers"));
+    let output = program.args(["--url", everturn_test_server::shared_url()]).output().unwrap();
+    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{}\n{stdout}\n{stderr}", output.status);
+    assert!(stdout.contains("24 films, 96 parts"), "all parts are encoded: {stdout}\n{stderr}");
 }

@@ -73,6 +73,8 @@ mod damaged_file;
 mod instrumented_conformance;
 mod instrumented_provider;
 #[cfg(feature = "sqlite")]
+mod opening_by_url;
+#[cfg(feature = "sqlite")]
 mod sqlite_provider;
 mod store_ground_rules;
 

@@ -1,18 +1,24 @@
 //! The provider contract on a real server.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use everturn_conformance::{ProviderFactory, WorkerRowDamage};
 use everturn_postgres::{PostgresOptions, PostgresProvider, testing};
 use everturn_provider::{Clock, ManualClock, Provider};
+use everturn_test_server::shared_url;
 use tokio_postgres::NoTls;
 use tokio_postgres::types::ToSql;
 
-use crate::cluster;
-
 /// The time at which every store begins.
 const BEGINNING_MS: u64 = 1_700_000_000_000;
+
+/// A schema that no other test uses.
+pub(crate) fn new_schema() -> String {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    format!("test_{}_{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+}
 
 /// Stores in schemas of their own.
 pub(crate) struct SchemaFactory {
@@ -24,7 +30,7 @@ pub(crate) struct SchemaFactory {
 impl SchemaFactory {
     pub(crate) fn new() -> Self {
         Self {
-            schema: cluster::new_schema(),
+            schema: new_schema(),
             clock: Arc::new(ManualClock::new(BEGINNING_MS)),
             opened: Mutex::new(None),
         }
@@ -32,7 +38,7 @@ impl SchemaFactory {
 
     /// Changes rows behind the provider, as a failing disk would.
     async fn change(&self, sql: &str, parameters: &[&(dyn ToSql + Sync)]) -> u64 {
-        let (client, connection) = tokio_postgres::connect(cluster::url(), NoTls).await.unwrap();
+        let (client, connection) = tokio_postgres::connect(shared_url(), NoTls).await.unwrap();
         let driver = tokio::spawn(connection);
         let changed = client.execute(&sql.replace("{schema}", &self.schema), parameters).await.unwrap();
         driver.abort();
@@ -50,7 +56,7 @@ impl ProviderFactory for SchemaFactory {
         let options =
             PostgresOptions { schema: self.schema.clone(), readers_max: 2, ..PostgresOptions::default() };
         let clock = Arc::clone(&self.clock) as Arc<dyn Clock>;
-        let provider = Arc::new(testing::open(cluster::url(), options, clock).await.unwrap());
+        let provider = Arc::new(testing::open(shared_url(), options, clock).await.unwrap());
         *self.opened.lock().unwrap() = Some(Arc::clone(&provider));
         provider
     }
@@ -76,7 +82,7 @@ impl ProviderFactory for SchemaFactory {
     }
 
     async fn message_attempts(&self, _: &Arc<dyn Provider>, instance: &str) -> Option<Vec<u32>> {
-        let (client, connection) = tokio_postgres::connect(cluster::url(), NoTls).await.unwrap();
+        let (client, connection) = tokio_postgres::connect(shared_url(), NoTls).await.unwrap();
         let driver = tokio::spawn(connection);
         let sql = "SELECT q.attempt_count FROM {schema}.everturn_orchestrator_queue AS q \
              JOIN {schema}.everturn_instances AS i ON i.instance_key = q.instance_key WHERE i.instance_id = $1 ORDER BY q.seq";

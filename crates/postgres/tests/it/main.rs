@@ -6,6 +6,5 @@
     reason = "tests report by panicking"
 )]
 
-mod cluster;
 mod conformance;
 mod model;
