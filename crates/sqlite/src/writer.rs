@@ -312,6 +312,8 @@ impl Writer {
         self.sweep_garbage_if_due();
         self.shrink_if_idle();
         if !self.has_work() {
+            // What it waited for the file with may be gone: a fetch that was cancelled.
+            self.others.note_not_busy();
             return WriterStep::Idle;
         }
         match self.db.begin() {
@@ -327,6 +329,7 @@ impl Writer {
                 WriterStep::Busy
             }
             Err(error) => {
+                self.others.note_not_busy();
                 let mut batch = WriterBatch::default();
                 batch.todo.extend(self.pending.drain(..));
                 self.lose(batch, &error.to_string());

@@ -15,7 +15,8 @@
 //!   given up. Any other store would refuse what it receives too late: there the lock is given up as after an error, because
 //!   another call may still get through.
 //!
-//! In all cases the guard signals that the lock is lost.
+//! In all cases the guard signals that the lock is lost. A lock that is given up before its work has begun is abandoned by the
+//! keeper itself, and its attempt taken back: the holder may wait behind code that does not return.
 
 use std::collections::{BTreeSet, HashMap};
 use std::future::pending;
@@ -31,9 +32,12 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::deadline::after;
+use super::uncounted_attempts::{AttemptKey, UncountedAttempts};
 
+mod abandoned_locks;
 mod renewal_calls;
 
+use abandoned_locks::{AbandonCalls, AbandonedLock};
 use renewal_calls::{AnsweredRenewals, RenewalBatch, RenewalCalls};
 
 /// Delay before a renewal that failed with a retryable error is tried again.
@@ -73,8 +77,6 @@ struct LockKeeperInner {
     locks: Mutex<KeptLocks>,
     /// Wakes the task if a renewal is due before the time it sleeps until.
     due_earlier: Notify,
-    /// Whether it was woken for a new lock.
-    woken: AtomicBool,
 }
 
 #[derive(Default)]
@@ -88,6 +90,8 @@ struct KeptLocks {
     late_renewals: bool,
     /// Locks that were lost and whose holders are not signalled yet.
     lost: Vec<CancellationToken>,
+    /// Locks that were given up before their work had begun, and are not abandoned yet.
+    abandoned: Vec<AbandonedLock>,
 }
 
 struct KeptLock {
@@ -99,10 +103,17 @@ struct KeptLock {
     due_at: Instant,
     /// When the lock expires by this process' clock, if no renewal succeeds.
     ends_at: Instant,
-    /// When it is given up if its work has not begun; `None` once it has.
-    begins_until: Option<Instant>,
+    /// What waits for its turn; `None` once it has begun.
+    unbegun: Option<UnbegunWork>,
     lost: CancellationToken,
     given_up: Arc<AtomicBool>,
+}
+
+/// Work that waits for its turn.
+struct UnbegunWork {
+    /// Its lock is given up then.
+    until: Instant,
+    key: AttemptKey,
 }
 
 impl KeptLock {
@@ -125,9 +136,16 @@ pub(crate) struct LockGuard {
     keeper: LockKeeper,
     lost: CancellationToken,
     given_up: Arc<AtomicBool>,
+    has_woken_keeper: bool,
 }
 
 impl LockGuard {
+    /// Whether the keeper was woken for this lock. It runs next on the thread that woke it, and no other thread may take it
+    /// over: that thread must not run the user's code before.
+    pub(crate) fn has_woken_keeper(&self) -> bool {
+        self.has_woken_keeper
+    }
+
     /// Returns when the lock is lost.
     pub(crate) async fn lost(&self) {
         self.lost.cancelled().await;
@@ -153,8 +171,10 @@ impl LockGuard {
 
     /// The work of the lock begins: it is renewed from now on until the guard is dropped. Returns false if it is lost.
     pub(crate) fn keep_on(&self) -> bool {
-        if let Some(held) = self.keeper.locks().by_id.get_mut(&self.id) {
-            held.begins_until = None;
+        // A lost lock is forgotten before its holder is signalled.
+        match self.keeper.locks().by_id.get_mut(&self.id) {
+            Some(held) => held.unbegun = None,
+            None => return false,
         }
         !self.is_lost()
     }
@@ -191,16 +211,16 @@ impl LockKeeper {
     }
 
     /// The same for work that waits for its turn. Until [`LockGuard::keep_on`] the lock is renewed for one more length only:
-    /// what it waits for may never end, and others could do the work.
+    /// what it waits for may never end, and others could do the work. Then the lock is abandoned, and the attempt taken back.
     pub(crate) fn keep_unbegun(
         &self,
         token: String,
         terms: LockTerms,
         lock_left: Duration,
-        lost: CancellationToken,
+        key: AttemptKey,
     ) -> LockGuard {
-        let begins_until = after(Instant::now(), lock_left.min(terms.timeout).saturating_add(terms.timeout));
-        self.keep_until(token, terms, lock_left, lost, Some(begins_until))
+        let until = after(Instant::now(), lock_left.min(terms.timeout).saturating_add(terms.timeout));
+        self.keep_until(token, terms, lock_left, CancellationToken::new(), Some(UnbegunWork { until, key }))
     }
 
     fn keep_until(
@@ -209,7 +229,7 @@ impl LockKeeper {
         terms: LockTerms,
         lock_left: Duration,
         lost: CancellationToken,
-        begins_until: Option<Instant>,
+        unbegun: Option<UnbegunWork>,
     ) -> LockGuard {
         let now = Instant::now();
         // What was spent before the answer came is missing from the first interval.
@@ -226,26 +246,20 @@ impl LockKeeper {
             under_way: false,
             due_at,
             ends_at: after(now, lock_left.min(terms.timeout)),
-            begins_until,
+            unbegun,
             lost: lost.clone(),
             given_up: Arc::clone(&given_up),
         };
         locks.by_id.insert(id, lock);
-        let wake = locks.asleep_until.is_none_or(|until| due_at < until);
-        if wake {
+        let has_woken_keeper = locks.asleep_until.is_none_or(|until| due_at < until);
+        if has_woken_keeper {
             locks.asleep_until = Some(due_at);
         }
         drop(locks);
-        if wake {
-            self.0.woken.store(true, Ordering::Relaxed);
+        if has_woken_keeper {
             self.0.due_earlier.notify_one();
         }
-        LockGuard { id, keeper: self.clone(), lost, given_up }
-    }
-
-    /// Whether the task was woken for a lock since this was last asked.
-    pub(crate) fn has_just_been_woken(&self) -> bool {
-        self.0.woken.swap(false, Ordering::Relaxed)
+        LockGuard { id, keeper: self.clone(), lost, given_up, has_woken_keeper }
     }
 
     /// Has the task look for locks that are due, without waiting for its timer.
@@ -254,8 +268,9 @@ impl LockKeeper {
     }
 
     /// Renews the locks that are due, until this future is dropped.
-    pub(crate) async fn run(self, store: Arc<dyn Store>) {
+    pub(crate) async fn run(self, store: Arc<dyn Store>, uncounted: UncountedAttempts) {
         let mut calls = RenewalCalls::default();
+        let mut abandons = AbandonCalls::default();
         self.locks().begin(store.supports(Feature::LateRenewals), Instant::now());
         loop {
             let now = Instant::now();
@@ -266,12 +281,14 @@ impl LockKeeper {
                     calls.send(&*store, batch, now);
                 }
                 calls.cancel_unless(|id| locks.by_id.contains_key(&id));
+                locks.abandoned.drain(..).for_each(|lock| abandons.send(&*store, &uncounted, lock));
                 locks.next_wake()
             };
             self.signal_lost();
             tokio::select! {
                 biased;
                 answered = calls.next() => self.locks().settle_all(answered),
+                () = abandons.until_one_is_answered() => {}
                 () = self.0.due_earlier.notified() => {}
                 () = wait_until(wake_at) => {}
             }
@@ -338,7 +355,7 @@ impl KeptLocks {
                 self.give_up(id, "no renewal succeeded in time");
                 continue;
             }
-            if held.begins_until.is_some_and(|until| until <= now) {
+            if held.unbegun.as_ref().is_some_and(|unbegun| unbegun.until <= now) {
                 self.give_up(id, "its work has not begun in time");
                 continue;
             }
@@ -401,8 +418,12 @@ impl KeptLocks {
 
     /// The lock could not be renewed. The store did not say that it is lost.
     fn give_up(&mut self, id: u64, why: &str) {
-        if let Some(held) = self.by_id.get(&id) {
+        if let Some(held) = self.by_id.get_mut(&id) {
             held.given_up.store(true, Ordering::SeqCst);
+            if let Some(UnbegunWork { key, .. }) = held.unbegun.take() {
+                let (token, timeout) = (held.token.clone(), held.terms.timeout);
+                self.abandoned.push(AbandonedLock { token, timeout, key });
+            }
         }
         self.lose(id, why);
     }

@@ -139,8 +139,8 @@ fn start_background_tasks(tasks: &RuntimeTasks, node: &Arc<Node>, drop_task: Def
     tasks.spawn_until_stopped(drop_task.run(tasks.stop_background()));
     let (store, unfinished) = (Arc::clone(&node.store), node.unfinished.clone());
     tasks.spawn_until_stopped(unfinished.abandon_after(tasks.stop_background(), store));
-    let (store, locks) = (Arc::clone(&node.store), node.locks.clone());
-    tasks.spawn_background("lock renewal", move || locks.clone().run(Arc::clone(&store)));
+    let (store, locks, uncounted) = (Arc::clone(&node.store), node.locks.clone(), node.uncounted.clone());
+    tasks.spawn_background("lock renewal", move || locks.clone().run(Arc::clone(&store), uncounted.clone()));
     let (store, owners, options) = (Arc::clone(&node.store), node.session_owners(), node.options.clone());
     tasks.spawn_background("session lease", move || {
         session_leases::run(Arc::clone(&store), owners.clone(), options.clone())

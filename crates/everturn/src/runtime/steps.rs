@@ -62,9 +62,17 @@ pub(crate) struct WaitingActivity {
 }
 
 impl WaitingActivity {
-    /// Tells its worker. If the worker is gone, what was taken for it is abandoned when the runtime stops.
+    /// Tells its worker, if that still waits.
     pub(crate) fn tell(self, news: StepNews) {
         drop(self.news.send(news));
+    }
+
+    /// Its outcome is committed, and its worker goes on with `next`. Returns that if the worker waits no longer.
+    pub(crate) fn tell_committed(self, next: Option<Box<TakenWork>>) -> Option<Box<TakenWork>> {
+        match self.news.send(StepNews::Committed(next)) {
+            Err(StepNews::Committed(untaken)) => untaken,
+            Ok(()) | Err(_) => None,
+        }
     }
 }
 

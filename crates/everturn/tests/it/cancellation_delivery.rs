@@ -13,7 +13,7 @@ use everturn::{ActivityContext, Either2, OrchestrationContext, RuntimeOptions};
 use everturn_conformance::PlainProvider;
 use tokio::sync::Semaphore;
 
-use crate::fused_steps::CountsSteps;
+use crate::fused_steps::{CountsSteps, warm};
 use crate::log_lines::LogLines;
 use crate::node_under_test::{NodeUnderTest, echo, memory, quick, until};
 use crate::tampering_store::TamperingStore;
@@ -328,10 +328,9 @@ async fn an_activity_that_a_fused_step_no_longer_wants_is_cancelled_and_its_lock
             }
         })
         .build();
-    // In memory, so that the outcome and its turn are one step.
-    let options = RuntimeOptions { warm_instances_max: 100, ..quick() };
     let store = CountsSteps::around(memory());
-    let node = NodeUnderTest::start(store.clone(), activities, orchestrations, options).await;
+    // In memory, so that the outcome and its turn are one step.
+    let node = NodeUnderTest::start(store.clone(), activities, orchestrations, warm()).await;
     node.client.start_orchestration("i", "Race", "").await.unwrap();
     assert_eq!(node.output_of("i").await, "won");
     until("the other activity is cancelled", async || cancelled.available_permits() == 1).await;

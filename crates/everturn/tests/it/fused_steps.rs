@@ -1,12 +1,14 @@
 //! Fused steps: an activity's end, the turn that it causes and the next activity are one commit.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use everturn::providers::sqlite::SqliteProvider;
 use everturn::providers::store::{
-    Feature, FetchedWork, StepAnswer, StepCommit, StepDecline, Store, StoreLayer, WorkFetch,
+    Feature, FetchedWork, Renewal, Renewed, Settlement, SettlementKind, StepAnswer, StepCommit, StepDecline,
+    Store, StoreLayer, WorkFetch,
 };
 use everturn::providers::{Provider, ProviderError, store_of};
 use everturn::runtime::ShadowReplay;
@@ -18,9 +20,9 @@ use tokio::time::Instant;
 use crate::node_under_test::{NodeUnderTest, memory, quick, until};
 use crate::stores::TestStore;
 
-/// Instances stay in memory, under stress settings as well.
-fn warm() -> RuntimeOptions {
-    RuntimeOptions { warm_instances_max: 1_000, ..quick() }
+/// Instances stay in memory, and no activity is tried twice on a busy machine, under stress settings as well.
+pub(crate) fn warm() -> RuntimeOptions {
+    RuntimeOptions { warm_instances_max: 1_000, worker_lock_timeout: Duration::from_secs(20), ..quick() }
 }
 
 fn echo() -> ActivityRegistry {
@@ -43,6 +45,8 @@ pub(crate) struct CountsSteps {
     committed: AtomicUsize,
     /// How many activities ended in them.
     outcomes: AtomicUsize,
+    /// How many outcomes were stored without a step.
+    stored: AtomicUsize,
     declined: Mutex<Vec<StepDecline>>,
     /// If set, every step waits for a permit.
     held: Option<Semaphore>,
@@ -59,12 +63,16 @@ impl CountsSteps {
     }
 
     fn new(provider: Arc<dyn Provider>, held: Option<Semaphore>) -> Self {
-        let (committed, outcomes, declined) = Default::default();
-        Self { inner: store_of(provider), committed, outcomes, declined, held }
+        let (committed, outcomes, stored, declined) = Default::default();
+        Self { inner: store_of(provider), committed, outcomes, stored, declined, held }
     }
 
     pub(crate) fn committed(&self) -> usize {
         self.committed.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn stored(&self) -> usize {
+        self.stored.load(Ordering::SeqCst)
     }
 
     fn declined(&self) -> Vec<StepDecline> {
@@ -79,6 +87,14 @@ impl StoreLayer for CountsSteps {
 
     fn supports(&self, feature: Feature) -> bool {
         self.inner.supports(feature)
+    }
+
+    async fn settle_work(&self, settlement: &Settlement) -> Result<(), ProviderError> {
+        self.inner.settle_work(settlement).await?;
+        if matches!(settlement.kind, SettlementKind::End { .. }) {
+            self.stored.fetch_add(1, Ordering::SeqCst);
+        }
+        Ok(())
     }
 
     async fn commit_step(&self, step: &StepCommit) -> Result<StepAnswer, ProviderError> {
@@ -479,4 +495,107 @@ async fn the_outcome_of_an_activity_that_was_tried_before_is_stored_before_its_t
     assert_eq!(node.output_of("i").await, "3");
     node.runtime.shutdown(None).await;
     assert_eq!((steps.committed(), steps.declined()), (0, vec![]), "the turn may be what ended the process");
+}
+
+/// Takes long for its steps, one after the other, and fails renewals until then.
+struct SlowSteps {
+    inner: Arc<dyn Store>,
+    /// How long each step takes, before or after its commit.
+    steps: Mutex<VecDeque<StepDelay>>,
+    /// Renewals before this moment fail.
+    renews_after: Instant,
+}
+
+#[derive(Clone, Copy)]
+enum StepDelay {
+    Before(Duration),
+    After(Duration),
+}
+
+impl SlowSteps {
+    fn around(provider: Arc<dyn Provider>, steps: &[StepDelay], renews_after: Instant) -> Arc<Self> {
+        let steps = Mutex::new(steps.iter().copied().collect());
+        Arc::new(Self { inner: store_of(provider), steps, renews_after })
+    }
+}
+
+impl StoreLayer for SlowSteps {
+    fn inner(&self) -> &dyn Store {
+        &*self.inner
+    }
+
+    fn supports(&self, feature: Feature) -> bool {
+        self.inner.supports(feature)
+    }
+
+    async fn renew(&self, renewal: &Renewal) -> Result<Renewed, ProviderError> {
+        if Instant::now() < self.renews_after {
+            return Err(ProviderError::retryable("renew", "the disk is busy"));
+        }
+        self.inner.renew(renewal).await
+    }
+
+    async fn commit_step(&self, step: &StepCommit) -> Result<StepAnswer, ProviderError> {
+        let delay = self.steps.lock().unwrap().pop_front();
+        if let Some(StepDelay::Before(delay)) = delay {
+            tokio::time::sleep(delay).await;
+        }
+        let answer = self.inner.commit_step(step).await;
+        if let Some(StepDelay::After(delay)) = delay {
+            tokio::time::sleep(delay).await;
+        }
+        answer
+    }
+}
+
+/// Runs chains of two activities at the same time.
+fn two_each() -> OrchestrationRegistry {
+    let chains = |ctx: OrchestrationContext, width: usize| async move {
+        let chain = |item: usize| {
+            let ctx = ctx.clone();
+            async move {
+                ctx.schedule_activity("Echo", item.to_string()).await?;
+                ctx.schedule_activity("Echo", item.to_string()).await
+            }
+        };
+        let all: Vec<Result<String, String>> = futures::future::join_all((0..width).map(chain)).await;
+        Ok(all.into_iter().collect::<Result<Vec<String>, String>>()?.join(" "))
+    };
+    OrchestrationRegistry::builder().register_typed("TwoEach", chains).build()
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_activity_that_a_late_step_took_for_a_worker_runs_at_once() {
+    let kept = TestStore::memory_in_paused_time();
+    let began = Instant::now();
+    let delays = [StepDelay::After(Duration::from_secs(1)), StepDelay::After(Duration::from_secs(15))];
+    let store = SlowSteps::around(kept.provider(), &delays, began);
+    let node = NodeUnderTest::start(store, echo(), two_each(), warm()).await;
+    node.client.start_orchestration("i", "TwoEach", "3").await.unwrap();
+    assert_eq!(node.output_of("i").await, "0 1 2");
+    let took = began.elapsed();
+    assert!(took >= Duration::from_secs(15), "the second step is answered late: {took:?}");
+    assert!(took < Duration::from_secs(20), "no activity waits for the end of a lock: {took:?}");
+    node.runtime.shutdown(None).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outage_while_outcomes_wait_for_a_step_counts_no_attempt() {
+    let kept = TestStore::memory_in_paused_time();
+    // Longer than the locks last.
+    let outage = Duration::from_secs(8);
+    let began = Instant::now();
+    let store = SlowSteps::around(kept.provider(), &[StepDelay::Before(outage)], began + outage);
+    // Both workers wait for the step. An attempt too many is poison.
+    let options = RuntimeOptions {
+        worker_concurrency: 2,
+        worker_lock_timeout: Duration::from_secs(3),
+        max_attempts: 1,
+        ..warm()
+    };
+    let node = NodeUnderTest::start(store, echo(), two_each(), options).await;
+    node.client.start_orchestration("i", "TwoEach", "2").await.unwrap();
+    assert_eq!(node.output_of("i").await, "0 1");
+    assert!(began.elapsed() >= outage, "the step met the outage");
+    node.runtime.shutdown(None).await;
 }

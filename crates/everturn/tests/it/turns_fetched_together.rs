@@ -10,9 +10,9 @@ use everturn::runtime::registry::{ActivityRegistry, OrchestrationRegistry};
 use everturn::{ActivityContext, Client, OrchestrationContext, RuntimeOptions};
 use tokio::sync::Notify;
 
+use crate::fused_steps::CountsSteps;
 use crate::node_under_test::{NodeUnderTest, memory, quick, until};
 use crate::stores::TestStore;
-use crate::tampering_store::TamperingStore;
 
 fn no_activities() -> ActivityRegistry {
     ActivityRegistry::builder().build()
@@ -23,6 +23,7 @@ struct StopsInTheMiddle {
     inner: Arc<dyn Store>,
     fetched: Notify,
     answers: Notify,
+    abandons: AtomicUsize,
 }
 
 impl StoreLayer for StopsInTheMiddle {
@@ -44,8 +45,7 @@ impl StoreLayer for StopsInTheMiddle {
     }
 
     async fn abandon_turn(&self, abandon: &TurnAbandon) -> Result<(), ProviderError> {
-        static CALLS: AtomicUsize = AtomicUsize::new(0);
-        if CALLS.fetch_add(1, Ordering::SeqCst) == 0 {
+        if self.abandons.fetch_add(1, Ordering::SeqCst) == 0 {
             std::future::pending::<()>().await;
         }
         self.inner.abandon_turn(abandon).await
@@ -64,6 +64,7 @@ async fn a_shutdown_counts_no_attempt_of_turns_that_were_just_fetched() {
         inner: store_of(provider.clone()),
         fetched: Notify::new(),
         answers: Notify::new(),
+        abandons: AtomicUsize::new(0),
     });
     let waits = OrchestrationRegistry::builder()
         .register("Waits", |ctx: OrchestrationContext, _: String| async move {
@@ -100,15 +101,15 @@ async fn code_that_computes_does_not_cost_the_locks_of_the_turns_behind_it() {
             counted.fetch_add(1, Ordering::SeqCst);
             async {
                 // On the only thread that there is.
-                std::thread::sleep(Duration::from_millis(40));
+                std::thread::sleep(Duration::from_millis(150));
                 Ok(String::new())
             }
         })
         .build();
+    // All of them take longer than a lock lasts, and renewals come between them.
     let options = RuntimeOptions {
         orchestration_concurrency: 1,
-        orchestrator_lock_timeout: Duration::from_millis(300),
-        orchestrator_lock_renewal_buffer: Duration::from_millis(200),
+        orchestrator_lock_timeout: Duration::from_millis(1_200),
         ..quick()
     };
     let node = NodeUnderTest::start(provider, no_activities(), computes, options).await;
@@ -138,16 +139,19 @@ async fn turns_behind_code_that_does_not_return_are_taken_by_others() {
     for (instance, orchestration) in [("b", "Blocks"), ("e1", "Ends"), ("e2", "Ends")] {
         client.start_orchestration(instance, orchestration, "").await.unwrap();
     }
-    let options = || RuntimeOptions {
-        orchestration_concurrency: 1,
-        orchestrator_lock_timeout: Duration::from_millis(300),
-        orchestrator_lock_renewal_buffer: Duration::from_millis(200),
+    let options = |orchestration_concurrency| RuntimeOptions {
+        orchestration_concurrency,
+        orchestrator_lock_timeout: Duration::from_millis(600),
+        // An attempt too many is poison.
+        max_attempts: 1,
         ..quick()
     };
-    let start = || NodeUnderTest::start(provider.clone(), no_activities(), orchestrations.clone(), options());
-    let blocks = start().await;
+    let start = |slots| {
+        NodeUnderTest::start(provider.clone(), no_activities(), orchestrations.clone(), options(slots))
+    };
+    let blocks = start(1).await;
     until("its slot blocks", async || blocked.waiting.load(Ordering::SeqCst) == 1).await;
-    let other = start().await;
+    let other = start(2).await;
     for instance in ["e1", "e2"] {
         other.output_of(instance).await;
     }
@@ -186,15 +190,16 @@ async fn an_outcome_is_stored_although_no_turn_may_run() {
             }
         })
         .build();
-    let store = TamperingStore::new(memory(), |_| None);
     let options = RuntimeOptions { orchestration_concurrency: 1, warm_instances_max: 100, ..quick() };
+    let store = CountsSteps::around(memory());
     let node = NodeUnderTest::start(store.clone(), activities, orchestrations, options).await;
     node.client.start_orchestration("calls", "Calls", "").await.unwrap();
     begun.notified().await;
     node.client.start_orchestration("b", "Blocks", "").await.unwrap();
     until("the only turn that may run blocks", async || blocked.waiting.load(Ordering::SeqCst) == 1).await;
     may_end.notify_one();
-    until("the outcome is stored", async || store.count("settle_work/end") == 1).await;
+    until("the outcome is stored", async || store.stored() == 1).await;
+    assert_eq!(blocked.waiting.load(Ordering::SeqCst), 1, "while the turn still blocks");
     blocked.open();
     node.output_of("calls").await;
     node.runtime.shutdown(None).await;

@@ -48,8 +48,10 @@ impl<'a> InFlightTurns<'a> {
     pub(super) async fn beside<T>(&mut self, fetch: impl Future<Output = T>) -> T {
         let mut fetch = pin!(fetch);
         poll_fn(|cx| {
-            self.poll_turns(cx);
-            if self.turns.len() >= MAX_TURNS_IN_HAND || self.slot.has_unbegun() {
+            if self.poll_turns(cx) == ThreadUse::Over
+                || self.turns.len() >= MAX_TURNS_IN_HAND
+                || self.slot.has_unbegun()
+            {
                 return Poll::Pending;
             }
             fetch.as_mut().poll(cx)
@@ -66,27 +68,43 @@ impl<'a> InFlightTurns<'a> {
         .await;
     }
 
-    fn poll_turns(&mut self, cx: &mut Context<'_>) {
+    /// Polls the turns until all have been polled or other tasks must run. A task that a turn has woken may be next on this
+    /// thread, and no other thread takes that one over: it runs before the code of another turn.
+    fn poll_turns(&mut self, cx: &mut Context<'_>) -> ThreadUse {
         if self.turns.is_empty() {
-            return;
+            return ThreadUse::GoesOn;
         }
         let began = Instant::now();
-        let mut is_over = false;
+        let mut thread_use = ThreadUse::GoesOn;
         self.turns.retain_mut(|turn| {
-            if is_over {
+            if thread_use == ThreadUse::Over {
                 return true;
             }
             let is_pending = turn.as_mut().poll(cx).is_pending();
-            is_over = began.elapsed() >= THREAD_KEPT_MAX;
+            if began.elapsed() >= THREAD_KEPT_MAX {
+                // On a runtime with one thread no timer fires before this task waits, so the keeper is woken by hand.
+                self.locks.look_now();
+                thread_use = ThreadUse::Over;
+            } else if !is_pending && self.slot.has_unbegun() {
+                // It has perhaps woken the task that drops what turns leave behind.
+                thread_use = ThreadUse::Over;
+            }
             is_pending
         });
-        if is_over {
-            // On a runtime with one thread no timer fires before this task waits, so the keeper is woken by hand.
-            self.locks.look_now();
+        if thread_use == ThreadUse::Over {
             // Those before have run, so the next poll comes to the others.
             cx.waker().wake_by_ref();
         }
+        thread_use
     }
+}
+
+/// Whether the turns of a slot may keep their thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ThreadUse {
+    GoesOn,
+    /// Other tasks run before the next poll.
+    Over,
 }
 
 #[cfg(test)]

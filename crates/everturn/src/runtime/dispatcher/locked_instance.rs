@@ -6,7 +6,6 @@ use std::time::Duration;
 use everturn_core::{Event, WorkItem};
 use everturn_provider::ProviderError;
 use everturn_provider::store::{ExecutionRead, FetchedTurn, HandlerKey, LockKind, Stamp, TurnAbandon};
-use tokio_util::sync::CancellationToken;
 
 use super::super::lock_keeper::{LockGuard, LockTerms};
 use super::super::node::Node;
@@ -55,7 +54,7 @@ impl<'a> LockedInstance<'a> {
             attempt_count: node.uncounted.subtract_from(*attempt_count, || turn_key(&item.instance)),
             lock_token: lock_token.clone(),
             base: *stamp,
-            lock: node.locks.keep_unbegun(lock_token.clone(), terms, *lock_left, CancellationToken::new()),
+            lock: node.locks.keep_unbegun(lock_token.clone(), terms, *lock_left, turn_key(&item.instance)),
             unbegun: slot.note_unbegun(),
         }
     }
@@ -67,14 +66,12 @@ impl<'a> LockedInstance<'a> {
     }
 
     /// The lock was lost before the turn's code could run, perhaps because the code of other turns does not return. The attempt
-    /// does not count.
-    pub(super) async fn return_unbegun(self) {
+    /// does not count; a lock that was given up is abandoned by the keeper.
+    pub(super) fn leave_unbegun(self) {
         tracing::warn!(target: "everturn::runtime", instance_id = %self.instance, execution_id = %self.execution_id,
             worker_id = %self.worker_id,
             "the lock of a turn was lost before its code could run; its messages return to the queue");
-        if self.lock.is_given_up() {
-            self.abandon(None, true).await;
-        } else {
+        if !self.lock.is_given_up() {
             self.node.uncounted.note(turn_key(&self.instance));
         }
     }

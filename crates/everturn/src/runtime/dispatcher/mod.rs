@@ -85,15 +85,16 @@ pub(crate) async fn run_slot(node: Arc<Node>, slot: usize, stop: CancellationTok
             }
             Ok(turns) => {
                 pace.found();
+                let mut has_woken_keeper = false;
                 for turn in turns {
                     let under_way = begin(&node, &turn);
                     let instance_id = turn.item.instance.clone();
                     // Kept from now on: the turn may wait for the code of those before it.
                     let locked = LockedInstance::new(&node, &worker_id, &slot_turns, &turn);
+                    has_woken_keeper |= locked.lock.has_woken_keeper();
                     in_flight.push(instance_id, process_turn(locked, turn, under_way));
                 }
-                if node.locks.has_just_been_woken() {
-                    // The keeper runs next on this thread, and no other thread may take it over: before the user's code.
+                if has_woken_keeper {
                     tokio::task::yield_now().await;
                 }
             }

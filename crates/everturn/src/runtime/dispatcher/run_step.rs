@@ -11,18 +11,19 @@ use std::time::Duration;
 use everturn_core::WorkItem;
 use everturn_core::turn::{Execution, Turn, TurnOutcome};
 use everturn_provider::ProviderError;
-use everturn_provider::store::{EndedWork, FetchedWork, Stamp, StepAnswer, StepCommit};
+use everturn_provider::store::{EndedWork, FetchedWork, Settlement, Stamp, StepAnswer, StepCommit};
 use tokio::sync::SemaphorePermit;
 use tokio::time::{Instant, timeout};
 
 use super::super::lock_keeper::LockGuard;
 use super::super::node::Node;
-use super::super::retrying::retry_while_locked;
-use super::super::steps::{EndedActivity, StepLead, StepNews, WaitingActivity};
+use super::super::retrying::{retry_while_locked, retrying};
+use super::super::steps::{EndedActivity, StepLead, StepNews, TakenWork, WaitingActivity};
+use super::super::uncounted_attempts::AttemptKey;
 use super::super::warm_cache::{CheckInSlot, SteppingMark, WarmEntry};
 use super::commit_turn::{PreparedTurn, TurnEffects};
 use super::locked_instance::turn_key;
-use super::run_turn::{VoidOnDrop, take_turn_with};
+use super::run_turn::{VoidOnDrop, take_turn};
 use super::shadow_replay::{self, ReplayComparison, ShadowedTurn};
 use super::turn_report::TurnReport;
 
@@ -96,10 +97,29 @@ pub(crate) async fn run_step(leader: StepLeader<'_>, lead: StepLead) -> StepNews
     };
     let mut next = next.into_iter().map(|work| work.map(|work| Box::new(node.taken(work))));
     let for_leader = if with_leader { next.next().flatten() } else { None };
+    let mut untaken = Vec::new();
     for waiting in batch.others {
-        waiting.tell(StepNews::Committed(next.next().flatten()));
+        untaken.extend(waiting.tell_committed(next.next().flatten()));
+    }
+    for taken in untaken {
+        give_back(node, *taken).await;
     }
     if with_leader { StepNews::Committed(for_leader) } else { StepNews::NotFused }
+}
+
+/// Abandons an activity whose worker waited no longer. It has not run, so its attempt does not count.
+async fn give_back(node: &Node, taken: TakenWork) {
+    let TakenWork { work, under_way } = taken;
+    let (lock_token, abandon) = (&work.lock_token, Settlement::abandon(&work.lock_token, None, true));
+    let abandoned = retrying(node.options.worker_lock_timeout, || node.store.settle_work(&abandon));
+    if let Err(error) = abandoned.await {
+        tracing::warn!(target: "everturn::runtime::worker", %lock_token, instance_id = %work.item.instance(), %error,
+            "abandoning the lock of an activity that no worker waits for failed; it returns when its lock expires");
+        if let WorkItem::ActivityExecute { instance, execution_id, id, .. } = work.item {
+            node.uncounted.note(AttemptKey::Activity { instance, execution_id, activity_id: id });
+        }
+    }
+    under_way.finished();
 }
 
 /// The permit of a step's turn, if there is one soon.
@@ -127,12 +147,12 @@ impl StepLeader<'_> {
         let shadowed = shadow_replay::is_due(node).then(|| ShadowedTurn::new(&entry, messages.clone()));
         let events_before = entry.execution().map_or(0, Execution::event_count);
         // If the engine itself panics, the ordinary way says so.
-        let turn = take_turn_with(Some(permit), entry.execution_mut()?, messages, node).await.ok()?;
+        let turn = take_turn(Some(permit), entry.execution_mut()?, messages, node).await.ok()?;
         entry.turns += 1;
         if let Some(shadowed) = shadowed {
-            match shadowed.difference(node, &lead.instance, Some(base), &turn).await {
+            match shadowed.difference(node, &lead.instance, Some(base), &turn, turn_permit(node)).await {
                 ReplayComparison::Same => {}
-                ReplayComparison::HistoryMoved => return None,
+                ReplayComparison::NotPossible => return None,
                 ReplayComparison::Different(difference) => {
                     node.steps.note_difference(&lead.instance, base, difference);
                     return None;

@@ -66,7 +66,7 @@ pub(super) async fn run_turn(locked: LockedInstance<'_>, ready: ReadyTurn) {
         Ok(turn) => turn,
         Err(NoTurn::LockLost) => {
             drop(entry);
-            return locked.return_unbegun().await;
+            return locked.leave_unbegun();
         }
         Err(NoTurn::EnginePanicked) => {
             drop(entry);
@@ -79,7 +79,8 @@ pub(super) async fn run_turn(locked: LockedInstance<'_>, ready: ReadyTurn) {
     let difference = match shadowed {
         Some(shadowed) => {
             let _place = locked.slot.place().await;
-            shadowed.difference(node, &locked.instance, None, &turn).await.found()
+            let permit = async { node.turn_slots.acquire().await.ok() };
+            shadowed.difference(node, &locked.instance, None, &turn, permit).await.found()
         }
         // A step that was not committed because its replay differed: it is judged here, under the lock.
         None => locked.base.and_then(|base| node.steps.take_difference(&locked.instance, base)),
@@ -138,13 +139,20 @@ async fn run_code(
     entry: &mut WarmEntry,
     messages: Vec<WorkItem>,
 ) -> Result<Turn, NoTurn> {
-    let _place = locked.slot.place().await;
-    let permit = locked.node.turn_slots.acquire().await.ok();
+    let place_and_permit = async {
+        let place = locked.slot.place().await;
+        (place, locked.node.turn_slots.acquire().await.ok())
+    };
+    let (_place, permit) = tokio::select! {
+        biased;
+        both = place_and_permit => both,
+        () = locked.lock.lost() => return Err(NoTurn::LockLost),
+    };
     if !locked.begin() {
         return Err(NoTurn::LockLost);
     }
     let execution = entry.execution_mut().ok_or(NoTurn::EnginePanicked)?;
-    let turn = take_turn_with(permit, execution, messages, locked.node).await;
+    let turn = take_turn(permit, execution, messages, locked.node).await;
     if turn.is_err() {
         tracing::error!(target: "everturn::runtime", instance_id = %locked.instance,
             execution_id = %locked.execution_id, worker_id = %locked.worker_id,
@@ -153,19 +161,10 @@ async fn run_code(
     turn.map_err(|_panic| NoTurn::EnginePanicked)
 }
 
-/// Takes a turn when it may. Fails if the engine itself panicked.
-pub(super) async fn take_turn(
-    execution: &mut Execution,
-    messages: Vec<WorkItem>,
-    node: &Node,
-) -> std::thread::Result<Turn> {
-    let permit = node.turn_slots.acquire().await.ok();
-    take_turn_with(permit, execution, messages, node).await
-}
-
 /// Takes a turn with one of the permits that turns of fetched instances and of fused steps share. It has no cooperative budget
 /// of tokio: what is left of that is chance, and a resource of tokio that the code uses would be pending when it is spent.
-pub(super) async fn take_turn_with(
+/// Fails if the engine itself panicked.
+pub(super) async fn take_turn(
     _permit: Option<SemaphorePermit<'_>>,
     execution: &mut Execution,
     messages: Vec<WorkItem>,

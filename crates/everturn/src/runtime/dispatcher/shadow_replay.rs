@@ -1,11 +1,13 @@
 //! Replaying a warm turn from the stored history, to find nondeterministic code before a restart does.
 
 use std::collections::HashMap;
+use std::future::Future;
 use std::sync::Arc;
 
 use everturn_core::turn::{Execution, ExecutionIdentity, Turn};
 use everturn_core::{ErrorDetails, Event, KvEntry, WorkItem};
 use everturn_provider::store::{ExecutionRead, Stamp};
+use tokio::sync::SemaphorePermit;
 
 use super::super::node::Node;
 use super::super::options::ShadowReplay;
@@ -41,18 +43,20 @@ impl ShadowedTurn {
         }
     }
 
-    /// Takes the same turn on the stored history. A turn without a lock names the `base` that it builds on.
-    pub(super) async fn difference(
+    /// Takes the same turn on the stored history, with the permit that `permit` brings. A turn without a lock names the `base`
+    /// that it builds on.
+    pub(super) async fn difference<'a>(
         self,
-        node: &Node,
+        node: &'a Node,
         instance: &str,
         base: Option<Stamp>,
         warm: &Turn,
+        permit: impl Future<Output = Option<SemaphorePermit<'a>>>,
     ) -> ReplayComparison {
         let read = ExecutionRead::of(instance, self.execution_id).with_stamp(base.is_some());
         let history = match node.store.read_execution(&read).await {
             Ok(execution) if base.is_some() && execution.stamp != base => {
-                return ReplayComparison::HistoryMoved;
+                return ReplayComparison::NotPossible;
             }
             Ok(execution) => execution.history,
             Err(error) => {
@@ -75,7 +79,8 @@ impl ShadowedTurn {
         let payload_bytes_max = node.store.limits().payload_bytes_max;
         let mut execution =
             Execution::replay(handler, identity, history, self.kv_at_start, payload_bytes_max);
-        let replayed = take_turn(&mut execution, self.messages, node).await;
+        let Some(permit) = permit.await else { return ReplayComparison::NotPossible };
+        let replayed = take_turn(Some(permit), &mut execution, self.messages, node).await;
         node.deferred_drops.drop_later(Box::new(execution));
         let difference = match replayed {
             Ok(cold) => first_difference(&warm.history_delta, &cold.history_delta),
@@ -93,12 +98,12 @@ impl ShadowedTurn {
 
 /// How a turn in memory compares with its replay.
 pub(super) enum ReplayComparison {
-    /// Both decide the same, or the replay was not possible.
+    /// Both decide the same, or the turn is not compared.
     Same,
     /// The replay decides otherwise: the failure to record.
     Different(ErrorDetails),
-    /// The stored history is not the one that the turn builds on.
-    HistoryMoved,
+    /// The stored history is not the one that the turn builds on, or no turn may run now.
+    NotPossible,
 }
 
 impl ReplayComparison {
@@ -106,7 +111,7 @@ impl ReplayComparison {
     pub(super) fn found(self) -> Option<ErrorDetails> {
         match self {
             Self::Different(details) => Some(details),
-            Self::Same | Self::HistoryMoved => None,
+            Self::Same | Self::NotPossible => None,
         }
     }
 }

@@ -2,7 +2,7 @@ use std::collections::VecDeque;
 
 use std::sync::atomic::AtomicUsize;
 
-use everturn_provider::store::{Renewal, Renewed, StoreLayer};
+use everturn_provider::store::{Renewal, Renewed, StoreLayer, TurnAbandon};
 use everturn_provider::{MemoryProvider, store_of};
 
 use super::*;
@@ -24,6 +24,10 @@ struct ScriptedRenewer {
     answers_after: Duration,
     /// Whether a renewal counts from its call.
     late_renewals: bool,
+    /// Locks that were abandoned with their attempts taken back.
+    taken_back: Arc<Mutex<Vec<String>>>,
+    /// Whether no lock can be abandoned.
+    refuses_abandons: bool,
 }
 
 impl Default for ScriptedRenewer {
@@ -37,6 +41,8 @@ impl Default for ScriptedRenewer {
             panics: Arc::default(),
             answers_after: Duration::ZERO,
             late_renewals: false,
+            taken_back: Arc::default(),
+            refuses_abandons: false,
         }
     }
 }
@@ -48,6 +54,15 @@ impl StoreLayer for ScriptedRenewer {
 
     fn supports(&self, feature: Feature) -> bool {
         if feature == Feature::LateRenewals { self.late_renewals } else { self.inner.supports(feature) }
+    }
+
+    async fn abandon_turn(&self, abandon: &TurnAbandon) -> Result<(), ProviderError> {
+        if self.refuses_abandons {
+            return Err(ProviderError::permanent("abandon_turn", "the disk is gone"));
+        }
+        assert!(abandon.ignore_attempt, "{} has not begun", abandon.lock_token);
+        self.taken_back.lock().unwrap().push(abandon.lock_token.clone());
+        Ok(())
     }
 
     async fn renew(&self, renewal: &Renewal) -> Result<Renewed, ProviderError> {
@@ -69,14 +84,22 @@ impl StoreLayer for ScriptedRenewer {
 struct RunningKeeper {
     keeper: LockKeeper,
     store: ScriptedRenewer,
+    uncounted: UncountedAttempts,
     task: tokio::task::JoinHandle<()>,
 }
 
 impl RunningKeeper {
     fn start(store: ScriptedRenewer) -> Self {
-        let keeper = LockKeeper::default();
-        let task = tokio::spawn(keeper.clone().run(Arc::new(store.clone())));
-        Self { keeper, store, task }
+        let (keeper, uncounted) = (LockKeeper::default(), UncountedAttempts::default());
+        let task = tokio::spawn(keeper.clone().run(Arc::new(store.clone()), uncounted.clone()));
+        Self { keeper, store, uncounted, task }
+    }
+
+    /// The lock of a turn that waits, of ten seconds.
+    fn keep_unbegun(&self, instance: &str) -> LockGuard {
+        let timeout = Duration::from_secs(10);
+        let terms = LockTerms { kind: LockKind::Orchestration, timeout, buffer: Duration::from_secs(2) };
+        self.keeper.keep_unbegun(instance.to_owned(), terms, timeout, turn_of(instance))
     }
 
     /// A lock of ten seconds, renewed every five.
@@ -102,6 +125,10 @@ impl Drop for RunningKeeper {
     }
 }
 
+fn turn_of(instance: &str) -> AttemptKey {
+    AttemptKey::Turn { instance: instance.to_owned() }
+}
+
 async fn pass(seconds: f64) {
     tokio::time::sleep(Duration::from_secs_f64(seconds)).await;
 }
@@ -109,11 +136,7 @@ async fn pass(seconds: f64) {
 #[tokio::test(start_paused = true)]
 async fn a_lock_whose_work_does_not_begin_is_given_up_after_one_more_length() {
     let running = RunningKeeper::start(ScriptedRenewer::default());
-    let timeout = Duration::from_secs(10);
-    let terms = LockTerms { kind: LockKind::Orchestration, timeout, buffer: Duration::from_secs(2) };
-    let unbegun =
-        |token: &str| running.keeper.keep_unbegun(token.to_owned(), terms, timeout, CancellationToken::new());
-    let (waits, begins) = (unbegun("waits"), unbegun("begins"));
+    let (waits, begins) = (running.keep_unbegun("waits"), running.keep_unbegun("begins"));
     pass(19.0).await;
     assert_eq!(running.asked(), [(5_000, 2), (10_000, 2), (15_000, 2)]);
     assert!(begins.keep_on(), "it is not lost");
@@ -121,6 +144,32 @@ async fn a_lock_whose_work_does_not_begin_is_given_up_after_one_more_length() {
     assert!(waits.is_given_up() && !waits.keep_on(), "others may do its work");
     assert!(!begins.is_lost());
     assert_eq!(running.asked().last(), Some(&(20_000, 1)), "only the work that has begun keeps its lock");
+    assert_eq!(
+        *running.store.taken_back.lock().unwrap(),
+        ["waits"],
+        "others may take it at once, as if for the first time"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attempt_that_cannot_be_taken_back_is_remembered() {
+    let running =
+        RunningKeeper::start(ScriptedRenewer { refuses_abandons: true, ..ScriptedRenewer::default() });
+    let waits = running.keep_unbegun("i");
+    waits.given_up().await;
+    pass(1.0).await;
+    assert_eq!(running.uncounted.subtract_from(3, || turn_of("i")), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_whose_lock_is_lost_does_not_begin() {
+    let running = RunningKeeper::start(ScriptedRenewer::default());
+    let waits = running.keep_unbegun("i");
+    // The keeper has forgotten the lock, and signals its holder next.
+    running.keeper.locks().lose(waits.id, "another has it");
+    assert!(!waits.keep_on(), "no renewal keeps the lock");
+    pass(6.0).await;
+    assert!(running.store.taken_back.lock().unwrap().is_empty(), "it is not this runtime's to abandon");
 }
 
 #[test]

@@ -1,3 +1,8 @@
+use std::time::Duration;
+
+use everturn_provider::store::LockKind;
+
+use super::super::unfinished_work::UnfinishedWork;
 use super::*;
 
 fn ended(activity_id: u64) -> Arc<EndedActivity> {
@@ -27,6 +32,21 @@ fn waits(steps: &Steps, activity_id: u64) -> oneshot::Receiver<StepNews> {
         Entered::Waits(news) => news,
         _ => panic!("activity {activity_id} does not wait"),
     }
+}
+
+fn taken() -> Box<TakenWork> {
+    let item = WorkItem::ActivityExecute {
+        instance: "i".into(),
+        execution_id: 1,
+        id: 4,
+        name: "Next".into(),
+        input: String::new(),
+        session_id: None,
+        tag: None,
+    };
+    let lock_timeout = Duration::from_secs(30);
+    let under_way = UnfinishedWork::default().begin(LockKind::WorkItem, "token-4", lock_timeout);
+    Box::new(TakenWork { work: FetchedWork::new(item, "token-4".into(), lock_timeout, 1), under_way })
 }
 
 fn ids(waiting: &VecDeque<WaitingActivity>) -> Vec<u64> {
@@ -112,4 +132,16 @@ fn differences_are_remembered_of_many_instances_but_not_of_any_number() {
         1,
         "the others are forgotten: their turns are compared again"
     );
+}
+
+#[test]
+fn what_a_step_took_for_a_worker_that_waits_no_longer_comes_back() {
+    let steps = Steps::default();
+    let lead = leads(&steps, 1);
+    let (waits, gone) = (waits(&steps, 2), waits(&steps, 3));
+    drop(gone);
+    let mut told = lead.take_waiting().into_iter().map(|waiting| waiting.tell_committed(Some(taken())));
+    assert!(told.next().unwrap().is_none(), "its worker goes on with it");
+    assert!(told.next().unwrap().is_some(), "no worker goes on with it");
+    drop(waits);
 }

@@ -217,7 +217,7 @@ impl WorkerSlot {
                 );
             }
             // The step that it waited for no longer wanted it.
-            Err(error) if has_waited && error.is_lock_lost() => {
+            Err(error) if has_waited && error.is_lock_lost() && !work.lock.is_given_up() => {
                 report::cancelled(self, item, began.elapsed());
             }
             Err(error) => {
