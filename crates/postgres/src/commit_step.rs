@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use everturn_core::ExecutionStatus;
 use everturn_provider::store::{StepCommit, StepDecline};
 use everturn_provider::{Clock, ProviderError, TagFilter};
 
@@ -11,7 +12,7 @@ use crate::fetch_work::{AssignedWork, WorkLock};
 use crate::locks::row_of;
 use crate::needs::{InstanceName, Needs};
 use crate::operation::{BatchOrder, Run, Verb};
-use crate::unit_of_work::UnitOfWork;
+use crate::unit_of_work::{ExecutionImage, UnitOfWork};
 
 /// A step as it is stored.
 pub(crate) struct CommitStep {
@@ -70,6 +71,14 @@ impl CommitStep {
         })
     }
 
+    /// Notes the row of the execution, if it was not read: that of the current one is known from its instance.
+    fn note_execution(&self, unit: &mut UnitOfWork, key: i64) {
+        let Some(instance) = unit.instances.get(&key) else { return };
+        let status = instance.status.clone().unwrap_or_else(|| ExecutionStatus::Running.as_str().to_owned());
+        let execution = ExecutionImage { status, pin: None, events: instance.events };
+        unit.executions.entry((key, self.turn.execution_id)).or_insert(execution);
+    }
+
     /// Removes the ended activities.
     fn end_activities(&self, unit: &mut UnitOfWork) {
         for seq in self.ended.iter().filter_map(|token| row_of(token)) {
@@ -124,6 +133,7 @@ impl Verb for CommitStep {
             return declined(StepDecline::WorkGone);
         }
         self.end_activities(unit);
+        self.note_execution(unit, key);
         self.turn.write(unit, key);
         Ok(Stepped::Committed(self.next.iter().map(|lock| unit.assign_ready(lock.as_ref()?)).collect()))
     }

@@ -20,6 +20,7 @@ use crate::provider::PostgresProvider;
 use crate::return_unread::UnreadGuard;
 use crate::session::{Parameter, ServerSession};
 use crate::sessions::{LEASE, SessionLease};
+use crate::text::{check_tags, check_texts};
 use crate::unit_of_work::UnitOfWork;
 use crate::writes::stored_tag;
 
@@ -74,8 +75,8 @@ pub(crate) struct AssignedWork {
     instance_id: Option<String>,
     work_item: String,
     attempt_count: u32,
-    /// When the lock was taken, by the monotonic clock of this process; `None` if that is now.
-    locked_at: Option<Duration>,
+    /// A moment before the lock was taken, by the monotonic clock of this process.
+    locked_at: Duration,
     pub(crate) lease: Option<SessionLease>,
     place: Option<SessionPlace>,
 }
@@ -89,7 +90,7 @@ pub(crate) struct WorkAnswer {
 impl UnitOfWork {
     /// Locks the oldest ready activity for the worker of a step.
     pub(crate) fn assign_ready(&mut self, lock: &WorkLock) -> Option<AssignedWork> {
-        let row = self.ready.pop_front()?;
+        let row = self.next_ready()?;
         let token = token(row.seq, lock.random);
         let lock_ms = stored_ms(length_ms(lock.lock_timeout));
         let until_ms = self.now_ms.saturating_add(lock_ms);
@@ -108,7 +109,7 @@ impl UnitOfWork {
             instance_id: None,
             work_item: row.work_item,
             attempt_count: u32::try_from(row.attempt_count.saturating_add(1)).unwrap_or(u32::MAX),
-            locked_at: None,
+            locked_at: self.began,
             lease: None,
             place: None,
         })
@@ -166,7 +167,7 @@ pub(crate) async fn assign(
                 instance_id: Some(row.instance_id),
                 work_item: row.work_item,
                 attempt_count: u32::try_from(row.attempt_count.saturating_add(1)).unwrap_or(u32::MAX),
-                locked_at: Some(began),
+                locked_at: began,
                 lease,
                 place,
             });
@@ -328,6 +329,9 @@ pub(crate) async fn fetch(
     provider: &PostgresProvider,
     fetch: &WorkFetch,
 ) -> Result<Vec<FetchedWork>, ProviderError> {
+    check_tags("fetch_work", &fetch.tags)?;
+    let owner_id = fetch.session.as_ref().map(|session| session.owner_id.as_str());
+    check_texts("fetch_work", [("the id of an owner", owner_id)])?;
     if fetch.tags == TagFilter::None {
         tokio::time::sleep(fetch.poll_timeout).await;
         return Ok(Vec::new());
@@ -368,8 +372,7 @@ pub(crate) async fn decode(
             if is_own {
                 guard.iter_mut().for_each(UnreadGuard::disarm);
                 let now = provider.clock().monotonic();
-                let spent = work.locked_at.map_or(Duration::ZERO, |at| now.saturating_sub(at));
-                let left = lock_timeout.saturating_sub(spent);
+                let left = lock_timeout.saturating_sub(now.saturating_sub(work.locked_at));
                 let mut fetched = FetchedWork::new(item, work.token, left, work.attempt_count);
                 fetched.session_place = work.place;
                 return Ok(Some(fetched));

@@ -86,9 +86,9 @@ const READ_EVENTS: &str = "SELECT h.instance_key, h.execution_id, h.events \
      AND h.execution_id = $3 AND h.first_event_id <= $5 AND h.first_event_id >= coalesce((SELECT max(b.first_event_id) \
          FROM {schema}.everturn_history AS b WHERE b.instance_key = h.instance_key AND b.execution_id = $3 \
          AND b.first_event_id <= $4), 0)";
-const LOCK_ACTIVITIES: &str = "SELECT q.seq, q.lock_token, q.locked_until_ms, q.lock_ms, q.session_id, q.ready \
+const LOCK_ACTIVITIES: &str = "SELECT q.seq, q.lock_token, q.locked_until_ms, q.lock_ms, q.session_id \
      FROM {schema}.everturn_worker_queue AS q WHERE q.seq = ANY($1) ORDER BY q.seq FOR UPDATE";
-const LOCK_READY: &str = "SELECT q.seq, q.attempt_count, q.work_item FROM {schema}.everturn_worker_queue AS q \
+const LOCK_READY: &str = "SELECT q.seq, q.instance_id, q.execution_id, q.activity_id, q.attempt_count, q.work_item FROM {schema}.everturn_worker_queue AS q \
      WHERE q.ready AND q.session_id IS NULL AND q.missing_handler IS NULL AND q.tag = '' AND q.needs_engine <= $1 \
      ORDER BY q.seq LIMIT $2 FOR UPDATE SKIP LOCKED";
 const READ_DUE: &str = "SELECT q.instance_key, q.seq FROM {schema}.everturn_orchestrator_queue AS q \
@@ -306,12 +306,19 @@ impl LoadedRows {
         for row in &self.activities {
             let lock =
                 StoredLock { token: row.try_get(1)?, until_ms: row.try_get(2)?, lock_ms: row.try_get(3)? };
-            let activity = ActivityImage { lock, session_id: row.try_get(4)?, is_ready: row.try_get(5)? };
+            let activity = ActivityImage { lock, session_id: row.try_get(4)? };
             unit.activities.insert(row.try_get(0)?, activity);
         }
         for row in &self.ready {
-            let (seq, attempt_count, work_item) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
-            unit.ready.push_back(ReadyRow { seq, attempt_count, work_item, is_new: false });
+            let seq = row.try_get(0)?;
+            if unit.activities.contains_key(&seq) {
+                // The holder of its expired lock has called: a fetch takes it if it is still there.
+                unit.effects.work = true;
+                continue;
+            }
+            let identity = (row.try_get(1)?, row.try_get(2)?, row.try_get(3)?);
+            let (attempt_count, work_item) = (row.try_get(4)?, row.try_get(5)?);
+            unit.ready.push_back(ReadyRow { seq, identity, attempt_count, work_item, is_new: false });
         }
         for row in &self.due_messages {
             unit.due_messages.push((row.try_get(0)?, row.try_get(1)?));

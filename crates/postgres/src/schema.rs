@@ -1,5 +1,7 @@
 //! The schema, in numbered steps.
 
+use tokio_postgres::{Error, Row};
+
 use crate::error::PostgresError;
 use crate::server::Server;
 use crate::session::{Purpose, ServerSession};
@@ -33,7 +35,7 @@ pub(crate) async fn prepare(server: &Server, schema: &str) -> Result<(), Postgre
     session.query(LOCK, &[&schema]).await.map_err(migrating)?;
     // Another process may have been here meanwhile.
     let taken = taken(&session).await?;
-    if !session.query(HAS_SCHEMA, &[&schema]).await.map_err(migrating)?.iter().any(|row| row.get(0)) {
+    if !says_yes(&session.query(HAS_SCHEMA, &[&schema]).await.map_err(migrating)?).map_err(migrating)? {
         session.run(CREATE_SCHEMA).await.map_err(migrating)?;
     }
     if taken == 0 {
@@ -47,13 +49,19 @@ pub(crate) async fn prepare(server: &Server, schema: &str) -> Result<(), Postgre
     session.run("COMMIT").await.map_err(migrating)
 }
 
+/// What a statement with one column and one row answers.
+fn says_yes(rows: &[Row]) -> Result<bool, Error> {
+    rows.first().map_or(Ok(false), |row| row.try_get(0))
+}
+
 /// How many steps the schema has taken. Fails if a newer library has taken more.
 async fn taken(session: &ServerSession) -> Result<usize, PostgresError> {
     let reading = |error| PostgresError::server("reading the version of the schema", error);
-    if !session.query(HAS_MIGRATIONS, &[]).await.map_err(reading)?.iter().any(|row| row.get(0)) {
+    if !says_yes(&session.query(HAS_MIGRATIONS, &[]).await.map_err(reading)?).map_err(reading)? {
         return Ok(0);
     }
-    let version: i64 = session.query_opt(TAKEN, &[]).await.map_err(reading)?.map_or(0, |row| row.get(0));
+    let version = session.query_opt(TAKEN, &[]).await.map_err(reading)?;
+    let version: i64 = version.map_or(Ok(0), |row| row.try_get(0)).map_err(reading)?;
     let version = usize::try_from(version).unwrap_or(usize::MAX);
     let known = MIGRATIONS.len();
     if version > known {
@@ -68,12 +76,15 @@ async fn taken(session: &ServerSession) -> Result<usize, PostgresError> {
 async fn check_pooler(session: &ServerSession) -> Result<(), PostgresError> {
     let mut process = None;
     for _ in 0..3 {
+        let checking = |error| PostgresError::server("checking the connection", error);
         let row = session
             .query_opt(OPTIONS, &[])
             .await
-            .map_err(|error| PostgresError::server("checking the connection", error))?
+            .map_err(checking)?
             .ok_or_else(|| PostgresError::database("the server says nothing of the connection"))?;
-        let (has_options, of_server): (bool, i32) = (row.get(0), row.get(1));
+        // A server without one of the settings says nothing of it.
+        let has_options = row.try_get::<_, Option<bool>>(0).map_err(checking)?.unwrap_or(false);
+        let of_server: i32 = row.try_get(1).map_err(checking)?;
         if !has_options || process.is_some_and(|before| before != of_server) {
             return Err(PostgresError::pooler(
                 "a connection pooler that shares sessions is between this process and the server: connect to the server \

@@ -11,6 +11,7 @@ use crate::locks::{row_of, unknown_token};
 use crate::needs::Needs;
 use crate::operation::{BatchOrder, Run, Verb};
 use crate::orchestrator_queue;
+use crate::text::{check_message, check_texts};
 use crate::unit_of_work::UnitOfWork;
 
 /// Ends the lock of a fetched activity.
@@ -52,7 +53,21 @@ impl SettleWork {
                 return Err(ProviderError::unsupported(Self::NAME, refused));
             }
         };
+        let missing = match &kind {
+            StoredSettlement::End { completion } => {
+                if let Some((completion, _)) = completion {
+                    check_message(Self::NAME, completion)?;
+                }
+                None
+            }
+            StoredSettlement::Abandon { missing_handler, .. } => missing_handler.as_deref(),
+        };
+        check_texts(Self::NAME, [("the name of a handler", missing)])?;
         Ok(Self { token: settlement.lock_token.clone(), kind, called_ms })
+    }
+
+    fn is_abandon(&self) -> bool {
+        matches!(self.kind, StoredSettlement::Abandon { .. })
     }
 }
 
@@ -79,12 +94,13 @@ impl Verb for SettleWork {
     fn run(&self, unit: &mut UnitOfWork, run: Run) -> Result<(), ProviderError> {
         let token = &self.token;
         let seq = row_of(token).ok_or_else(|| unknown_token(token))?;
-        let activity = unit.activities.get_mut(&seq);
-        let held = activity.filter(|activity| activity.lock.token.as_ref() == Some(token));
-        let Some(activity) = held else {
+        let Some(activity) = unit.activities.get_mut(&seq) else {
             // Gone since a call that may have been committed: it was, or its result is dropped in any case.
             return if run == Run::Again { Ok(()) } else { Err(unknown_token(token)) };
         };
+        if run == Run::Again && activity.lock.token.is_none() && self.is_abandon() {
+            return Ok(());
+        }
         activity.lock.check(token, self.called_ms)?;
         match &self.kind {
             StoredSettlement::End { completion } => {
@@ -118,7 +134,6 @@ pub(crate) fn release(
 ) {
     let Some(activity) = unit.activities.get_mut(&seq) else { return };
     activity.lock = Default::default();
-    activity.is_ready = visible_at_ms == 0 || missing_handler.is_some();
     let (seqs, visible, handlers, refunds) = &mut unit.writes.unlock_activities;
     seqs.push(seq);
     visible.push(visible_at_ms);

@@ -459,12 +459,13 @@ fn add_queues<'a>(statements: &mut Statements<'a>, writes: &'a Writes, now_ms: &
     );
     let unawaited = &writes.unawaited;
     statements.add(!unawaited.0.is_empty(), NOTE_UNAWAITED, vec![&unawaited.0, &unawaited.1, &unawaited.2]);
+    // Before what ends locks: a lock may be renewed and then used in one batch.
+    let renewed = &writes.renew_activities;
+    statements.add(!renewed.0.is_empty(), RENEW_ACTIVITIES, vec![&renewed.0, &renewed.1, &renewed.2]);
     statements.add(!writes.delete_activities.is_empty(), DELETE_ACTIVITIES, vec![&writes.delete_activities]);
     let unlocked = &writes.unlock_activities;
     let parameters: Vec<Parameter<'_>> = vec![&unlocked.0, &unlocked.1, &unlocked.2, &unlocked.3];
     statements.add(!unlocked.0.is_empty(), UNLOCK_ACTIVITIES, parameters);
-    let renewed = &writes.renew_activities;
-    statements.add(!renewed.0.is_empty(), RENEW_ACTIVITIES, vec![&renewed.0, &renewed.1, &renewed.2]);
     let locked = &writes.lock_activities;
     let parameters: Vec<Parameter<'_>> = vec![&locked.0, &locked.1, &locked.2, &locked.3, owner];
     statements.add(!locked.0.is_empty(), LOCK_ACTIVITIES, parameters);
