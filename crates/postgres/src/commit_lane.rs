@@ -205,10 +205,8 @@ impl CommitLane {
             let is_unknown = may_be_committed && failure == ServerFailure::Connection;
             BatchFailure { failure, is_unknown, message: shown(&error) }
         };
-        let (test_now_ms, owner) = (self.shared.test_now_ms(), self.shared.owner);
         let mut unit =
-            load::load(session, &needs, test_now_ms, owner).await.map_err(|error| failed(error, false))?;
-        self.shared.note_time(unit.now_ms);
+            load::load(session, &needs, &self.shared).await.map_err(|error| failed(error, false))?;
         if needs.receivers.iter().any(|id| unit.key_of(id).is_none()) {
             // Its row was deleted between the statement that makes missing rows and the one that locks them.
             let message = "an instance was deleted while a message to it was stored".to_owned();

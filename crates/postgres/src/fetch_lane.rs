@@ -122,8 +122,10 @@ impl FetchLane {
             self.fail_once("the server cannot be reached");
             return false;
         };
-        match self.look_with(&session, look).await {
-            Ok(again) => again,
+        let shared = Arc::clone(&self.shared);
+        let looked = tokio::try_join!(biased; shared.refresh_time(&session), self.look_with(&session, look));
+        match looked {
+            Ok(((), again)) => again,
             Err(error) => {
                 let failure = ServerFailure::of(&error);
                 if failure == ServerFailure::Connection || session.run("ROLLBACK").await.is_err() {

@@ -312,7 +312,7 @@ impl WorkRound<'_> {
         leased_by: &Option<String>,
     ) -> Result<Option<SessionLease>, Error> {
         let lease_ms = stored_ms(length_ms(length));
-        let now = self.session.query_opt(crate::load::NOW, &[&self.test_now_ms]).await?;
+        let now = self.session.query_opt(crate::shared::NOW, &[&self.test_now_ms]).await?;
         let now_ms: i64 = now.map_or(Ok(0), |row| row.try_get(0))?;
         let parameters: [Parameter<'_>; 5] = [&session_id, &owner_id, &now_ms, &lease_ms, &self.owner];
         let is_leased = self.session.query_opt(LEASE, &parameters).await?.is_some();

@@ -45,6 +45,7 @@ mod renew;
 mod return_unread;
 mod schema;
 mod server;
+mod server_time;
 mod session;
 mod sessions;
 mod settle_work;

@@ -13,6 +13,7 @@ use crate::locks::StoredLock;
 use crate::needs::{EventRange, InstanceName, Needs};
 use crate::session::{Parameter, ServerSession};
 use crate::sessions::{LeaseRenewal, RENEW_LEASES};
+use crate::shared::{NOW, Shared};
 use crate::unit_of_work::{ActivityImage, ExecutionImage, ReadyRow, StoredRange, UnitOfWork};
 
 /// The keys of the instances that `$1` lists by key and `$2` by id.
@@ -39,7 +40,6 @@ macro_rules! queued {
     };
 }
 
-pub(crate) const NOW: &str = "SELECT {schema}.everturn_now_ms($1)";
 // In the order of their ids, as every process does.
 const MAKE_RECEIVERS: &str = "INSERT INTO {schema}.everturn_instances (instance_id) \
      SELECT id FROM unnest($1::text[]) AS w (id) \
@@ -118,12 +118,12 @@ pub(crate) const STATEMENTS: &[&str] = &[
 pub(crate) async fn load(
     session: &ServerSession,
     needs: &Needs,
-    test_now_ms: Option<i64>,
-    owner: i64,
+    shared: &Shared,
 ) -> Result<UnitOfWork, Error> {
+    let began = shared.clock.monotonic();
     let wanted = WantedRows::of(needs);
-    let rows = wanted.read(session, needs, test_now_ms, owner).await?;
-    let mut unit = UnitOfWork { owner, now_ms: number(&rows.now)?, ..UnitOfWork::default() };
+    let rows = wanted.read(session, needs, shared).await?;
+    let mut unit = UnitOfWork { owner: shared.owner, now_ms: rows.now_ms, began, ..UnitOfWork::default() };
     rows.add_instances(&mut unit)?;
     rows.add_others(&mut unit)?;
     Ok(unit)
@@ -147,7 +147,7 @@ struct WantedRows<'a> {
 
 /// What the statements of a batch returned.
 struct LoadedRows {
-    now: Vec<Row>,
+    now_ms: i64,
     made: Vec<Row>,
     instances: Vec<Row>,
     messages: Vec<Row>,
@@ -188,10 +188,9 @@ impl<'a> WantedRows<'a> {
         &self,
         session: &ServerSession,
         needs: &Needs,
-        test_now_ms: Option<i64>,
-        owner: i64,
+        shared: &Shared,
     ) -> Result<LoadedRows, Error> {
-        let now_parameters: [Parameter<'_>; 1] = [&test_now_ms];
+        let (test_now_ms, owner) = (shared.test_now_ms(), shared.owner);
         let receiver_parameters: [Parameter<'_>; 1] = [&self.receivers];
         let instance_parameters: [Parameter<'_>; 2] = [&self.keys, &self.ids];
         let message_parameters: [Parameter<'_>; 4] = [&self.keys, &self.ids, &test_now_ms, &self.released];
@@ -206,7 +205,7 @@ impl<'a> WantedRows<'a> {
         let has_executions = !self.executions.0.is_empty() || !self.executions_by_id.0.is_empty();
         let (
             (),
-            now,
+            now_ms,
             made,
             instances,
             messages,
@@ -221,7 +220,7 @@ impl<'a> WantedRows<'a> {
         ) = tokio::try_join!(
             biased;
             session.run("BEGIN ISOLATION LEVEL READ COMMITTED"),
-            session.query(NOW, &now_parameters),
+            shared.read_time(session, test_now_ms),
             when(!self.receivers.is_empty(), session.query(MAKE_RECEIVERS, &receiver_parameters)),
             when(has_instances, session.query(LOCK_INSTANCES, &instance_parameters)),
             when(has_instances, session.query(READ_MESSAGES, &message_parameters)),
@@ -235,7 +234,7 @@ impl<'a> WantedRows<'a> {
             when(self.new_activities > 0, session.query(NEXT_ACTIVITIES, &activity_count)),
         )?;
         Ok(LoadedRows {
-            now,
+            now_ms,
             made,
             instances,
             messages,
@@ -337,10 +336,6 @@ async fn when(
     query: impl Future<Output = Result<Vec<Row>, Error>>,
 ) -> Result<Vec<Row>, Error> {
     if is_needed { query.await } else { Ok(Vec::new()) }
-}
-
-fn number(rows: &[Row]) -> Result<i64, Error> {
-    rows.first().map_or(Ok(0), |row| row.try_get(0))
 }
 
 fn numbers(rows: &[Row]) -> Result<Vec<i64>, Error> {

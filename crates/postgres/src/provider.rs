@@ -35,7 +35,7 @@ use crate::renew::Renew;
 use crate::server::Server;
 use crate::session::Purpose;
 use crate::settle_work::SettleWork;
-use crate::shared::Shared;
+use crate::shared::{NOW, Shared, TimeSource};
 use crate::submit::Submit;
 use crate::unit_of_work::UnitOfWork;
 use crate::{due, fetch_turns, fetch_work, kv, load, read, schema, sweep, url, writes};
@@ -82,21 +82,26 @@ impl PostgresProvider {
     /// Fails if the url or an option is not understood, the server cannot be reached, the schema was written by a newer
     /// version, or a connection pooler is in between that does not keep sessions apart.
     pub async fn connect(url: &str, options: PostgresOptions) -> Result<Self, PostgresError> {
-        Self::open(url, options, None).await
+        Self::open(url, options, Arc::new(SystemClock::new()), TimeSource::Server).await
     }
 
-    /// The same; with a clock, that clock rules instead of the server's.
+    /// The same, with the clock of this process.
     pub(crate) async fn open(
         url: &str,
         options: PostgresOptions,
-        test_clock: Option<Arc<dyn Clock>>,
+        clock: Arc<dyn Clock>,
+        source: TimeSource,
     ) -> Result<Self, PostgresError> {
         options.check()?;
         let server = Arc::new(Server::new(url::parse(url)?, &options));
-        schema::prepare(&server, &options.schema).await?;
-        let is_test = test_clock.is_some();
-        let clock = test_clock.unwrap_or_else(|| Arc::new(SystemClock::new()));
-        let shared = Arc::new(Shared::new(clock, is_test));
+        let session = schema::prepare(&server, &options.schema).await?;
+        let shared = Arc::new(Shared::new(clock, source == TimeSource::ClockOfTest));
+        // The second reading does not contain the preparation of its statement.
+        for _ in 0..2 {
+            let read = shared.refresh_time(&session).await;
+            read.map_err(|error| PostgresError::server("asking the server for its time", error))?;
+        }
+        drop(session);
         let commits = Arc::<CommitQueue>::default();
         let mut tasks = JoinSet::new();
         let commit_statements = [load::STATEMENTS, writes::STATEMENTS].concat();
@@ -109,7 +114,7 @@ impl PostgresProvider {
         };
         tasks.spawn(lane.run());
         let (fetches, commands) = unbounded_channel();
-        let fetch_statements = [fetch_turns::STATEMENTS, fetch_work::STATEMENTS, due::STATEMENTS].concat();
+        let fetch_statements = [&[NOW], fetch_turns::STATEMENTS, fetch_work::STATEMENTS, due::STATEMENTS].concat();
         let lane = FetchLane {
             commands,
             commits: Arc::clone(&commits),

@@ -22,13 +22,13 @@ const OPTIONS: &str = "SELECT current_setting('jit') = 'off' AND current_setting
      pg_backend_pid()";
 
 /// Checks the server and brings the schema to the newest version that this library knows. Nothing is created where everything
-/// is there, so that a role without the right to create can use a schema that was prepared for it.
-pub(crate) async fn prepare(server: &Server, schema: &str) -> Result<(), PostgresError> {
+/// is there, so that a role without the right to create can use a schema that was prepared for it. Returns the connection.
+pub(crate) async fn prepare(server: &Server, schema: &str) -> Result<ServerSession, PostgresError> {
     let opening = |error| PostgresError::server(format_args!("opening {}", server.shown()), error);
     let session = ServerSession::open(server, Purpose::HotPath, None).await.map_err(opening)?;
     check_pooler(&session).await?;
     if taken(&session).await? == MIGRATIONS.len() {
-        return Ok(());
+        return Ok(session);
     }
     let migrating = |error| PostgresError::server("migrating the schema", error);
     session.run("BEGIN").await.map_err(migrating)?;
@@ -46,7 +46,8 @@ pub(crate) async fn prepare(server: &Server, schema: &str) -> Result<(), Postgre
         let version = i64::try_from(nth + 1).unwrap_or(i64::MAX);
         session.execute(NOTE_TAKEN, &[&version]).await.map_err(migrating)?;
     }
-    session.run("COMMIT").await.map_err(migrating)
+    session.run("COMMIT").await.map_err(migrating)?;
+    Ok(session)
 }
 
 /// What a statement with one column and one row answers.

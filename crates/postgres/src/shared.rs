@@ -6,9 +6,15 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use everturn_provider::Clock;
 use everturn_provider::encoded::{stored_ms, unsigned};
 use tokio::sync::Notify;
+use tokio_postgres::Error;
 
+use crate::server_time::{ServerTime, TimeReading};
+use crate::session::ServerSession;
 use crate::unit_of_work::CommitEffects;
 use crate::watches::InstanceWatches;
+
+/// The time of the store.
+pub(crate) const NOW: &str = "SELECT {schema}.everturn_now_ms($1)";
 
 /// What the lanes, the reads and the callers of one provider share.
 pub(crate) struct Shared {
@@ -18,8 +24,7 @@ pub(crate) struct Shared {
     /// Names this provider in locks, and its row of the totals.
     pub(crate) owner: i64,
     pub(crate) watches: InstanceWatches,
-    /// How far the server's clock is ahead of this process's, in milliseconds.
-    ahead_ms: AtomicI64,
+    time: ServerTime,
     pub(crate) commits: AtomicU64,
     /// Why the fetch lane must look.
     turns: AtomicBool,
@@ -29,6 +34,15 @@ pub(crate) struct Shared {
     /// Other processes should look.
     pub(crate) news: Notify,
     is_closed: AtomicBool,
+}
+
+/// Whose time rules.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TimeSource {
+    /// The server's.
+    Server,
+    /// That of the clock of this process, which a test moves.
+    ClockOfTest,
 }
 
 /// Why the fetch lane must look.
@@ -48,7 +62,7 @@ impl Shared {
             is_test,
             owner: owner & i64::MAX,
             watches: InstanceWatches::default(),
-            ahead_ms: AtomicI64::new(0),
+            time: ServerTime::default(),
             commits: AtomicU64::new(0),
             turns: AtomicBool::new(false),
             work: AtomicBool::new(false),
@@ -66,19 +80,26 @@ impl Shared {
 
     /// The time of the store, as far as this process knows it.
     pub(crate) fn now_ms(&self) -> i64 {
-        stored_ms(self.clock.wall_ms()).saturating_add(self.ahead_ms.load(Ordering::Relaxed))
+        let of_test = self.test_now_ms();
+        of_test.or_else(|| self.time.now_ms(self.clock.monotonic())).unwrap_or(0)
     }
 
-    /// The server said its time. What it took to hear it makes the server seem slower, so the greatest lead counts for as
-    /// long as it is plausible.
-    pub(crate) fn note_time(&self, server_ms: i64) {
-        if !self.is_test {
-            let ahead = server_ms.saturating_sub(stored_ms(self.clock.wall_ms()));
-            let before = self.ahead_ms.load(Ordering::Relaxed);
-            if ahead > before || before.saturating_sub(ahead) > 50 {
-                self.ahead_ms.store(ahead, Ordering::Relaxed);
-            }
-        }
+    /// Asks the server for the time of the store.
+    pub(crate) async fn read_time(
+        &self,
+        session: &ServerSession,
+        test_now_ms: Option<i64>,
+    ) -> Result<i64, Error> {
+        let asked = self.clock.monotonic();
+        let row = session.query_opt(NOW, &[&test_now_ms]).await?;
+        let server_ms = row.map_or(Ok(0), |row| row.try_get(0))?;
+        self.time.note(TimeReading { server_ms, asked, heard: self.clock.monotonic() });
+        Ok(server_ms)
+    }
+
+    /// Asks the server for its time if that rules.
+    pub(crate) async fn refresh_time(&self, session: &ServerSession) -> Result<(), Error> {
+        if self.is_test { Ok(()) } else { self.read_time(session, None).await.map(drop) }
     }
 
     /// A batch was committed.

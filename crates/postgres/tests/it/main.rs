@@ -6,5 +6,8 @@
     reason = "tests report by panicking"
 )]
 
+mod batches;
 mod conformance;
 mod model;
+mod server_time;
+mod store;
