@@ -15,7 +15,6 @@ use crate::due::{self, WakeDue};
 use crate::error::{ServerFailure, shown};
 use crate::link::Link;
 use crate::parked_fetches::{ParkedTurnFetch, ParkedWorkFetch};
-use crate::return_unread::{UnreadGuard, UnreadWork};
 use crate::session::ServerSession;
 use crate::shared::Shared;
 use crate::unknown_instance::DeleteOrphans;
@@ -205,7 +204,7 @@ impl FetchLane {
     async fn serve_turns(&mut self, session: &ServerSession) -> Result<bool, tokio_postgres::Error> {
         let (clock, shared) = (&*self.shared.clock, &self.shared);
         let mut round =
-            fetch_turns::assign(session, &self.turns, clock, shared.test_now_ms(), shared.owner).await?;
+            fetch_turns::assign(session, &self.turns, clock, shared.test_now_ms(), shared.owner, &self.commits).await?;
         let is_found = !round.assigned.is_empty();
         let mut kept = Vec::new();
         for (nth, parked) in std::mem::take(&mut self.turns).into_iter().enumerate() {
@@ -219,12 +218,8 @@ impl FetchLane {
                 let lock_ms = i64::try_from(lock_ms.as_millis()).unwrap_or(i64::MAX);
                 self.shared.due_at(self.shared.now_ms().saturating_add(lock_ms));
             }
-            let answer = |turn: fetch_turns::AssignedTurn| {
-                let work = UnreadWork::Turn { token: turn.token.clone() };
-                fetch_turns::TurnAnswer { turn, guard: UnreadGuard::new(Arc::clone(&self.commits), work) }
-            };
             // An answer that its caller does not take returns the instances by its guards.
-            drop(parked.reply.send(Ok(turns.into_iter().map(answer).collect())));
+            drop(parked.reply.send(Ok(turns)));
         }
         self.turns = kept;
         Ok(is_found && round.has_more && !self.turns.is_empty())
@@ -233,7 +228,7 @@ impl FetchLane {
     async fn serve_work(&mut self, session: &ServerSession) -> Result<(), tokio_postgres::Error> {
         let (clock, shared) = (&*self.shared.clock, &self.shared);
         let mut assigned =
-            fetch_work::assign(session, &self.work, clock, shared.test_now_ms(), shared.owner).await?;
+            fetch_work::assign(session, &self.work, clock, shared.test_now_ms(), shared.owner, &self.commits).await?;
         let mut kept = Vec::new();
         for (nth, parked) in std::mem::take(&mut self.work).into_iter().enumerate() {
             let found = assigned.iter().position(|(of, _)| *of == nth);
@@ -252,11 +247,7 @@ impl FetchLane {
                 let lock_ms = i64::try_from(shortest.as_millis()).unwrap_or(i64::MAX);
                 self.shared.due_at(self.shared.now_ms().saturating_add(lock_ms));
             }
-            let answer = |work: fetch_work::AssignedWork| {
-                let unread = UnreadWork::Activity { token: work.token.clone(), lease: work.lease.clone() };
-                fetch_work::WorkAnswer { work, guard: UnreadGuard::new(Arc::clone(&self.commits), unread) }
-            };
-            drop(parked.reply.send(Ok(work.into_iter().map(answer).collect())));
+            drop(parked.reply.send(Ok(work)));
         }
         self.work = kept;
         Ok(())

@@ -13,13 +13,14 @@ use everturn_provider::{Clock, OrchestrationItem, ProviderError};
 use semver::Version;
 use tokio_postgres::{Error, Row};
 
+use crate::commit_lane::CommitQueue;
 use crate::engine_version::OWN_ENGINE;
 use crate::kv;
 use crate::locks::token;
 use crate::parked_fetches::{ParkedTurnFetch, may_take};
 use crate::provider::PostgresProvider;
 use crate::read;
-use crate::return_unread::UnreadGuard;
+use crate::return_unread::{UnreadGuard, UnreadWork};
 use crate::session::{Parameter, ServerSession};
 
 /// How many candidates one look reads.
@@ -196,7 +197,7 @@ pub(crate) struct TurnAnswer {
 #[derive(Default)]
 pub(crate) struct TurnRound {
     /// For each fetch that gets something: its place among the parked ones, and what it gets.
-    pub(crate) assigned: Vec<(usize, Vec<AssignedTurn>)>,
+    pub(crate) assigned: Vec<(usize, Vec<TurnAnswer>)>,
     /// There may be more instances than were looked at.
     pub(crate) has_more: bool,
 }
@@ -208,6 +209,7 @@ pub(crate) async fn assign(
     clock: &dyn Clock,
     test_now_ms: Option<i64>,
     owner: i64,
+    commits: &Arc<CommitQueue>,
 ) -> Result<TurnRound, Error> {
     let mut round = TurnRound::default();
     let mut taken: Vec<(usize, TurnCandidate)> = Vec::new();
@@ -251,15 +253,20 @@ pub(crate) async fn assign(
     let lengths: Vec<i64> = taken.iter().map(|(fetch, _)| lock_ms(*fetch)).collect();
     let lock_parameters: [Parameter<'_>; 5] = [&test_now_ms, &keys, &tokens, &lengths, &owner];
     let tag_parameters: [Parameter<'_>; 2] = [&test_now_ms, &keys];
+    // If the answer to the commit is lost, the instances return.
+    let unread = |token: &String| UnreadWork::Turn { token: token.clone() };
+    let guards: Vec<UnreadGuard> =
+        tokens.iter().map(|token| UnreadGuard::new(Arc::clone(commits), unread(token))).collect();
     let (_, rows, ()) = tokio::try_join!(
         biased;
         session.execute(LOCK, &lock_parameters),
         session.query(TAG, &tag_parameters),
         session.run("COMMIT")
     )?;
-    for ((fetch, candidate), token) in taken.into_iter().zip(tokens) {
+    for (((fetch, candidate), token), guard) in taken.into_iter().zip(tokens).zip(guards) {
         let warm = fetches.get(fetch).and_then(|parked| parked.fetch.warm.as_ref());
         let turn = assigned_turn(candidate, token, began, &rows, warm)?;
+        let turn = TurnAnswer { turn, guard };
         match round.assigned.iter_mut().find(|(known, _)| *known == fetch) {
             Some((_, turns)) => turns.push(turn),
             None => round.assigned.push((fetch, vec![turn])),

@@ -11,13 +11,14 @@ use everturn_provider::{Clock, ProviderError, TagFilter};
 use tokio::time::Instant;
 use tokio_postgres::{Error, Row};
 
+use crate::commit_lane::CommitQueue;
 use crate::damaged_activity;
 use crate::engine_version::OWN_ENGINE;
 use crate::fetch_lane::FetchCommand;
 use crate::locks::token;
 use crate::parked_fetches::{ParkedWorkFetch, may_take};
 use crate::provider::PostgresProvider;
-use crate::return_unread::UnreadGuard;
+use crate::return_unread::{UnreadGuard, UnreadWork};
 use crate::session::{Parameter, ServerSession};
 use crate::sessions::{LEASE, SessionLease};
 use crate::text::{check_tags, check_texts};
@@ -63,6 +64,7 @@ pub(crate) const STATEMENTS: &[&str] =
     &[READY, TAGS, MISSING_HANDLERS, READY_FOR_HANDLER, READY_OF_SESSIONS, LOCK, LEASE];
 
 /// What the worker of an ended activity takes in the same commit.
+#[derive(Debug, Clone)]
 pub(crate) struct WorkLock {
     pub(crate) random: u128,
     pub(crate) lock_timeout: Duration,
@@ -81,10 +83,49 @@ pub(crate) struct AssignedWork {
     place: Option<SessionPlace>,
 }
 
-/// What the lane answers. If it is dropped unread, the activity returns to the queue.
+impl AssignedWork {
+    /// An activity whose row was locked before.
+    pub(crate) fn locked(
+        token: String,
+        instance_id: String,
+        work_item: String,
+        attempt_count: u32,
+        locked_at: Duration,
+    ) -> Self {
+        let instance_id = Some(instance_id);
+        Self { token, instance_id, work_item, attempt_count, locked_at, lease: None, place: None }
+    }
+}
+
+/// An activity for a caller. If it is dropped unread, the activity returns to the queue.
 pub(crate) struct WorkAnswer {
-    pub(crate) work: AssignedWork,
-    pub(crate) guard: UnreadGuard,
+    work: AssignedWork,
+    guard: UnreadGuard,
+}
+
+impl WorkAnswer {
+    pub(crate) fn new(work: AssignedWork, commits: &Arc<CommitQueue>) -> Self {
+        let unread = UnreadWork::Activity { token: work.token.clone(), lease: work.lease.clone() };
+        Self { work, guard: UnreadGuard::new(Arc::clone(commits), unread) }
+    }
+}
+
+/// A decoded activity, which its caller does not have yet.
+pub(crate) struct ReadWork {
+    fetched: FetchedWork,
+    locked_at: Duration,
+    lock_timeout: Duration,
+    guard: UnreadGuard,
+}
+
+impl ReadWork {
+    /// The caller has it now.
+    pub(crate) fn handed_out(mut self, clock: &dyn Clock) -> FetchedWork {
+        self.guard.disarm();
+        let spent = clock.monotonic().saturating_sub(self.locked_at);
+        self.fetched.lock_left = self.lock_timeout.saturating_sub(spent);
+        self.fetched
+    }
 }
 
 impl UnitOfWork {
@@ -145,7 +186,8 @@ pub(crate) async fn assign(
     clock: &dyn Clock,
     test_now_ms: Option<i64>,
     owner: i64,
-) -> Result<Vec<(usize, Vec<AssignedWork>)>, Error> {
+    commits: &Arc<CommitQueue>,
+) -> Result<Vec<(usize, Vec<WorkAnswer>)>, Error> {
     let began = clock.monotonic();
     session.run("BEGIN").await?;
     let mut round = WorkRound { session, test_now_ms, owner, taken: BTreeSet::new() };
@@ -162,7 +204,7 @@ pub(crate) async fn assign(
             locks.0.push(row.seq);
             locks.1.push(token.clone());
             locks.2.push(lock_ms);
-            work.push(AssignedWork {
+            let assigned_work = AssignedWork {
                 token,
                 instance_id: Some(row.instance_id),
                 work_item: row.work_item,
@@ -170,7 +212,9 @@ pub(crate) async fn assign(
                 locked_at: began,
                 lease,
                 place,
-            });
+            };
+            // From here on: if the answer to the commit is lost, the activity returns.
+            work.push(WorkAnswer::new(assigned_work, commits));
         }
         if !work.is_empty() {
             assigned.push((nth, work));
@@ -324,11 +368,20 @@ impl WorkRound<'_> {
     }
 }
 
-/// Parks a fetch in the lane, then decodes what it was assigned.
+/// Fetches activities for a caller.
 pub(crate) async fn fetch(
     provider: &PostgresProvider,
     fetch: &WorkFetch,
 ) -> Result<Vec<FetchedWork>, ProviderError> {
+    let read = read(provider, fetch).await?;
+    Ok(read.into_iter().map(|work| work.handed_out(provider.clock())).collect())
+}
+
+/// Parks a fetch in the lane, then decodes what it was assigned.
+pub(crate) async fn read(
+    provider: &PostgresProvider,
+    fetch: &WorkFetch,
+) -> Result<Vec<ReadWork>, ProviderError> {
     check_tags("fetch_work", &fetch.tags)?;
     let owner_id = fetch.session.as_ref().map(|session| session.owner_id.as_str());
     check_texts("fetch_work", [("the id of an owner", owner_id)])?;
@@ -351,7 +404,7 @@ pub(crate) async fn fetch(
         }
         let mut fetched = Vec::new();
         for answer in answers {
-            fetched.extend(decode(provider, answer.work, Some(answer.guard), fetch.lock_timeout).await?);
+            fetched.extend(decode(provider, answer, fetch.lock_timeout).await?);
         }
         if !fetched.is_empty() {
             return Ok(fetched);
@@ -362,20 +415,19 @@ pub(crate) async fn fetch(
 /// Decodes an assigned activity. A damaged one is removed.
 pub(crate) async fn decode(
     provider: &PostgresProvider,
-    work: AssignedWork,
-    mut guard: Option<UnreadGuard>,
+    answer: WorkAnswer,
     lock_timeout: Duration,
-) -> Result<Option<FetchedWork>, ProviderError> {
+) -> Result<Option<ReadWork>, ProviderError> {
+    let WorkAnswer { work, guard } = answer;
     let reason = match serde_json::from_str(&work.work_item) {
         Ok(item @ WorkItem::ActivityExecute { .. }) => {
             let is_own = work.instance_id.as_deref().is_none_or(|instance| instance == item.instance());
             if is_own {
-                guard.iter_mut().for_each(UnreadGuard::disarm);
-                let now = provider.clock().monotonic();
-                let left = lock_timeout.saturating_sub(now.saturating_sub(work.locked_at));
-                let mut fetched = FetchedWork::new(item, work.token, left, work.attempt_count);
+                // How much of the lock is left is known when the answer is given.
+                let mut fetched = FetchedWork::new(item, work.token, Duration::ZERO, work.attempt_count);
                 fetched.session_place = work.place;
-                return Ok(Some(fetched));
+                let locked_at = work.locked_at;
+                return Ok(Some(ReadWork { fetched, locked_at, lock_timeout, guard }));
             }
             format!("it says that it is for {}", item.instance())
         }

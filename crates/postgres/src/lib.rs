@@ -17,6 +17,7 @@ mod damaged_activity;
 mod dead_letters;
 mod delete;
 mod delete_bulk;
+mod drawn_locks;
 mod due;
 mod engine_version;
 mod error;

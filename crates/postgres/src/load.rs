@@ -7,6 +7,7 @@ use tokio_postgres::{Error, Row};
 
 use everturn_provider::encoded::EventCounts;
 
+use crate::drawn_locks::LOCK_DRAWN;
 use crate::engine_version::OWN_ENGINE;
 use crate::instance_image::{InstanceImage, QueuedMessages, instance_columns};
 use crate::locks::StoredLock;
@@ -107,6 +108,7 @@ pub(crate) const STATEMENTS: &[&str] = &[
     READ_EXECUTIONS,
     READ_EVENTS,
     LOCK_ACTIVITIES,
+    LOCK_DRAWN,
     LOCK_READY,
     READ_DUE,
     RENEW_LEASES,
@@ -154,6 +156,7 @@ struct LoadedRows {
     executions: Vec<Row>,
     events: Vec<Vec<Row>>,
     activities: Vec<Row>,
+    drawn: Vec<Row>,
     ready: Vec<Row>,
     due_messages: Vec<Row>,
     renewed_leases: Vec<u64>,
@@ -197,6 +200,7 @@ impl<'a> WantedRows<'a> {
         let execution_parameters: [Parameter<'_>; 4] =
             [&self.executions.0, &self.executions.1, &self.executions_by_id.0, &self.executions_by_id.1];
         let activity_parameters: [Parameter<'_>; 1] = [&self.activities];
+        let drawn_parameters: [Parameter<'_>; 2] = [&owner, &needs.drawn];
         let ready_parameters: [Parameter<'_>; 2] = [&OWN_ENGINE, &self.workers];
         let due_parameters: [Parameter<'_>; 2] = [&test_now_ms, &self.due];
         let (message_count, activity_count): ([Parameter<'_>; 1], [Parameter<'_>; 1]) =
@@ -212,6 +216,7 @@ impl<'a> WantedRows<'a> {
             executions,
             events,
             activities,
+            drawn,
             ready,
             due_messages,
             renewed_leases,
@@ -227,6 +232,7 @@ impl<'a> WantedRows<'a> {
             when(has_executions, session.query(READ_EXECUTIONS, &execution_parameters)),
             try_join_all(needs.events.iter().map(|range| read_events(session, range))),
             when(!self.activities.is_empty(), session.query(LOCK_ACTIVITIES, &activity_parameters)),
+            when(!needs.drawn.is_empty(), session.query(LOCK_DRAWN, &drawn_parameters)),
             when(self.workers > 0, session.query(LOCK_READY, &ready_parameters)),
             when(!self.due.is_empty(), session.query(READ_DUE, &due_parameters)),
             try_join_all(needs.lease_renewals.iter().map(|of| renew_leases(session, of, test_now_ms, owner))),
@@ -241,6 +247,7 @@ impl<'a> WantedRows<'a> {
             executions,
             events,
             activities,
+            drawn,
             ready,
             due_messages,
             renewed_leases,
@@ -302,7 +309,7 @@ impl LoadedRows {
             let (key, execution_id, events) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
             unit.stored_events.push(StoredRange { key, execution_id, events });
         }
-        for row in &self.activities {
+        for row in self.activities.iter().chain(&self.drawn) {
             let lock =
                 StoredLock { token: row.try_get(1)?, until_ms: row.try_get(2)?, lock_ms: row.try_get(3)? };
             let activity = ActivityImage { lock, session_id: row.try_get(4)? };

@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use everturn_core::{OrchestrationStatus, SystemStats};
 use everturn_provider::store::{
-    CustomStatus, ExecutionRead, Feature, FetchedTurn, FetchedWork, NextWork, OrchestrationName, RawWrites,
+    CustomStatus, ExecutionRead, Feature, FetchedTurn, FetchedWork, OrchestrationName, RawWrites,
     Receipt, Renewal, Renewed, Settlement, StepAnswer, StepCommit, Store, StoreIdentity, StoreLimits,
     StoredExecution, Submission, Sweep, Swept, TurnAbandon, TurnCommit, TurnFetch, WorkFetch,
 };
@@ -19,11 +19,9 @@ use tokio::time::Instant;
 
 use crate::abandon_turn::AbandonTurn;
 use crate::commit_lane::{CommitLane, CommitQueue};
-use crate::commit_step::{CommitStep, Stepped};
 use crate::commit_turn::CommitTurn;
 use crate::error::PostgresError;
 use crate::fetch_lane::{FetchCommand, FetchLane};
-use crate::fetch_work::AssignedWork;
 use crate::link::Link;
 use crate::needs::Needs;
 use crate::notices::{self, Notices};
@@ -38,7 +36,7 @@ use crate::settle_work::SettleWork;
 use crate::shared::{NOW, Shared, TimeSource};
 use crate::submit::Submit;
 use crate::unit_of_work::UnitOfWork;
-use crate::{due, fetch_turns, fetch_work, kv, load, read, schema, sweep, url, writes};
+use crate::{commit_step, due, fetch_turns, fetch_work, kv, load, read, schema, sweep, url, writes};
 
 /// A provider that stores everything in a PostgreSQL database, which several processes may share.
 ///
@@ -166,6 +164,16 @@ impl PostgresProvider {
         self.shared.test_now_ms()
     }
 
+    /// The time of the store, as far as this process knows it.
+    pub(crate) fn now_ms(&self) -> i64 {
+        self.shared.now_ms()
+    }
+
+    /// The queue of the commit lane.
+    pub(crate) fn commits(&self) -> &Arc<CommitQueue> {
+        &self.commits
+    }
+
     /// Names this provider in locks and totals.
     pub(crate) fn owner(&self) -> i64 {
         self.shared.owner
@@ -196,21 +204,6 @@ impl PostgresProvider {
     /// Waits until the outcome of every operation that was sent before is decided.
     pub(crate) async fn settled(&self) -> Result<(), ProviderError> {
         self.call(Nothing).await
-    }
-
-    /// What the worker of an ended activity goes on with. The step is committed whatever becomes of this: a worker without an
-    /// activity fetches one.
-    async fn next_work(&self, assigned: Option<AssignedWork>, next: &NextWork) -> Option<FetchedWork> {
-        match assigned {
-            Some(work) => fetch_work::decode(self, work, None, next.fetch.lock_timeout).await.ok().flatten(),
-            // The step gives no activities of sessions.
-            None if next.fetch.session.is_some() => {
-                let mut look = WorkFetch::clone(&next.fetch).with_work_max(1);
-                look.poll_timeout = Duration::ZERO;
-                fetch_work::fetch(self, &look).await.ok()?.pop()
-            }
-            None => None,
-        }
     }
 
     /// Parks a fetch in its lane for up to `poll_timeout`; zero is one look.
@@ -313,21 +306,7 @@ impl Store for PostgresProvider {
     }
 
     async fn commit_step(&self, step: &StepCommit) -> Result<StepAnswer, ProviderError> {
-        let stepped = self.call(CommitStep::encode(step, self.clock(), self.shared.now_ms())?).await;
-        match stepped? {
-            Stepped::Declined(reason) => Ok(StepAnswer::Declined(reason)),
-            Stepped::CommittedBefore => Ok(StepAnswer::Committed(step.ended.iter().map(|_| None).collect())),
-            Stepped::Committed(assigned) => {
-                let mut next = Vec::with_capacity(assigned.len());
-                for (work, ended) in assigned.into_iter().zip(&step.ended) {
-                    next.push(match &ended.next {
-                        Some(next) => self.next_work(work, next).await,
-                        None => None,
-                    });
-                }
-                Ok(StepAnswer::Committed(next))
-            }
-        }
+        commit_step::commit(self, step).await
     }
 
     async fn abandon_turn(&self, abandon: &TurnAbandon) -> Result<(), ProviderError> {

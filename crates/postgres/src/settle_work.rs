@@ -144,3 +144,47 @@ pub(crate) fn release(
         unit.effects.due_at(visible_at_ms);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use everturn_provider::store::Settlement;
+
+    use super::*;
+    use crate::locks::StoredLock;
+    use crate::unit_of_work::ActivityImage;
+
+    const OWN: &str = "7-own";
+
+    /// The answer to a settlement whose first call may have been committed, with the activity locked like this by now.
+    fn again(settlement: &Settlement, token: Option<&str>) -> Result<(), ProviderError> {
+        let lock = StoredLock {
+            token: token.map(str::to_owned),
+            until_ms: token.map(|_| 100),
+            lock_ms: token.map(|_| 50),
+        };
+        let mut unit = UnitOfWork::default();
+        unit.activities.insert(7, ActivityImage { lock, session_id: None });
+        SettleWork::encode(settlement, 60).unwrap().run(&mut unit, Run::Again)
+    }
+
+    #[test]
+    fn a_repeated_end_of_an_activity_that_another_worker_has_lost_its_lock() {
+        assert!(again(&Settlement::end(OWN, None), Some("7-other")).unwrap_err().is_lock_lost());
+        assert!(again(&Settlement::end(OWN, None), None).unwrap_err().is_lock_lost());
+        again(&Settlement::end(OWN, None), Some(OWN)).unwrap();
+    }
+
+    #[test]
+    fn a_repeated_end_of_an_activity_that_is_gone_has_happened() {
+        let end = SettleWork::encode(&Settlement::end(OWN, None), 60).unwrap();
+        end.run(&mut UnitOfWork::default(), Run::Again).unwrap();
+        assert!(end.run(&mut UnitOfWork::default(), Run::First).unwrap_err().is_lock_lost());
+    }
+
+    #[test]
+    fn a_repeated_release_has_happened_unless_another_worker_has_the_activity() {
+        let release = Settlement::abandon(OWN, None, false);
+        again(&release, None).unwrap();
+        assert!(again(&release, Some("7-other")).unwrap_err().is_lock_lost());
+    }
+}

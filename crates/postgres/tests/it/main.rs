@@ -8,6 +8,8 @@
 
 mod batches;
 mod conformance;
+mod lossy_link;
 mod model;
 mod server_time;
 mod store;
+mod unread_locks;
