@@ -181,10 +181,7 @@ async fn a_chain_of_steps_is_one_execution(h: CaseHarness) {
     let turn = SampleTurn::of("i", 1).event(9, events::signalled("done")).completing(10, "end");
     committed(h.commit_step(&step(&work, turn, Stamp(4), Stamp(5), None)).await.unwrap());
     let metrics = h.admin().get_system_metrics().await.unwrap();
-    assert_eq!(
-        (metrics.running_instances, metrics.completed_instances, metrics.total_executions),
-        (0, 1, 1)
-    );
+    assert_eq!((metrics.running_instances, metrics.completed_instances, metrics.total_executions), (0, 1, 1));
 }
 
 async fn a_step_can_end_the_instance(h: CaseHarness) {

@@ -115,6 +115,8 @@ CREATE TABLE {schema}.everturn_executions (
     started_at_ms bigint NOT NULL,
     completed_at_ms bigint,
     pinned_engine_version text,
+    -- The same as a number that orders versions as they are ordered; those that differ in their pre-release alone have the same.
+    pinned_order bigint,
     event_count bigint NOT NULL DEFAULT 0 CHECK (event_count >= 0),
     event_bytes bigint NOT NULL DEFAULT 0 CHECK (event_bytes >= 0),
     -- Queue messages that the start event carried in.

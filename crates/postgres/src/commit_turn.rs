@@ -428,7 +428,8 @@ impl CommitTurn {
             || (self.delta.has_outcome() && self.update.status.is_none())
             || pin.as_deref().is_some_and(|pin| stored.and_then(|stored| stored.pin.as_deref()) != Some(pin));
         if is_changed {
-            unit.writes.executions.push(key, id, events, &self.delta, pin.clone());
+            let pin = self.update.pinned_engine_version.as_ref();
+            unit.writes.executions.push(key, id, events, &self.delta, pin);
         }
         unit.writes.history.push(key, id, &self.delta);
         if let Some(status) = &self.custom_status {

@@ -84,7 +84,8 @@ impl Verb for ReturnDrawn {
 
     fn run(&self, unit: &mut UnitOfWork, _run: Run) -> Result<(), ProviderError> {
         let is_own = |token: &str| self.0.iter().any(|random| token.ends_with(random.as_str()));
-        let held = unit.activities.iter().filter(|(_, activity)| activity.lock.token.as_deref().is_some_and(is_own));
+        let held =
+            unit.activities.iter().filter(|(_, activity)| activity.lock.token.as_deref().is_some_and(is_own));
         let seqs: Vec<i64> = held.map(|(seq, _)| *seq).collect();
         for seq in seqs {
             settle_work::release(unit, seq, 0, None, true);

@@ -39,6 +39,7 @@ pub(crate) struct FetchLane {
     pub(crate) shared: Arc<Shared>,
     pub(crate) turns: Vec<ParkedTurnFetch>,
     pub(crate) work: Vec<ParkedWorkFetch>,
+    pub(crate) walk: fetch_turns::TurnWalk,
 }
 
 /// What the next look is for.
@@ -203,8 +204,20 @@ impl FetchLane {
 
     async fn serve_turns(&mut self, session: &ServerSession) -> Result<bool, tokio_postgres::Error> {
         let (clock, shared) = (&*self.shared.clock, &self.shared);
-        let mut round =
-            fetch_turns::assign(session, &self.turns, clock, shared.test_now_ms(), shared.owner, &self.commits).await?;
+        let mut round = fetch_turns::assign(
+            session,
+            &self.turns,
+            clock,
+            shared.test_now_ms(),
+            shared.owner,
+            &self.commits,
+            &mut self.walk,
+        )
+        .await?;
+        if round.is_cut {
+            // The next round goes on where this one ended.
+            shared.want_look(true, false);
+        }
         let is_found = !round.assigned.is_empty();
         let mut kept = Vec::new();
         for (nth, parked) in std::mem::take(&mut self.turns).into_iter().enumerate() {
@@ -228,7 +241,8 @@ impl FetchLane {
     async fn serve_work(&mut self, session: &ServerSession) -> Result<(), tokio_postgres::Error> {
         let (clock, shared) = (&*self.shared.clock, &self.shared);
         let mut assigned =
-            fetch_work::assign(session, &self.work, clock, shared.test_now_ms(), shared.owner, &self.commits).await?;
+            fetch_work::assign(session, &self.work, clock, shared.test_now_ms(), shared.owner, &self.commits)
+                .await?;
         let mut kept = Vec::new();
         for (nth, parked) in std::mem::take(&mut self.work).into_iter().enumerate() {
             let found = assigned.iter().position(|(of, _)| *of == nth);

@@ -1,6 +1,6 @@
 //! `fetch_turns`: the fetch lane locks instances and tags their messages; the fetch then reads the histories and decodes.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use semver::Version;
 use tokio_postgres::{Error, Row};
 
 use crate::commit_lane::CommitQueue;
-use crate::engine_version::OWN_ENGINE;
+use crate::engine_version::{OWN_ENGINE, order_of};
 use crate::kv;
 use crate::locks::token;
 use crate::parked_fetches::{ParkedTurnFetch, may_take};
@@ -25,7 +25,7 @@ use crate::session::{Parameter, ServerSession};
 
 /// How many candidates one look reads.
 const CANDIDATES: i64 = 64;
-/// How many looks one round takes at most: what is left is found in the next one.
+/// How many looks one round takes at most: the next one goes on from there.
 const PAGES: usize = 16;
 
 macro_rules! candidate_columns {
@@ -39,15 +39,27 @@ macro_rules! candidate_columns {
          FROM {schema}.everturn_instances AS i "
     };
 }
+/// What the engine of this process can run, and one of the fetches can replay.
+macro_rules! can_be_run {
+    () => {
+        "i.needs_engine <= $3 AND coalesce((SELECT EXISTS (SELECT 1 FROM unnest($5::bigint[], $6::bigint[]) AS r (low, high) \
+             WHERE e.pinned_order BETWEEN r.low AND r.high) FROM {schema}.everturn_executions AS e \
+             WHERE e.instance_key = i.instance_key AND e.execution_id = coalesce(i.current_execution_id, 1) \
+             AND e.pinned_order IS NOT NULL), true) "
+    };
+}
 const READY: &str = concat!(
     candidate_columns!(),
-    "WHERE i.ready_seq IS NOT NULL AND i.delayed_until_ms IS NULL AND i.ready_seq > $2 AND i.needs_engine <= $3 \
-     ORDER BY i.ready_seq LIMIT $4 FOR UPDATE OF i SKIP LOCKED"
+    "WHERE i.ready_seq IS NOT NULL AND i.delayed_until_ms IS NULL AND i.ready_seq > $2 AND ",
+    can_be_run!(),
+    "ORDER BY i.ready_seq LIMIT $4 FOR UPDATE OF i SKIP LOCKED"
 );
 const READY_FOR_HANDLER: &str = concat!(
     candidate_columns!(),
-    "WHERE i.ready_seq IS NOT NULL AND i.delayed_until_ms IS NOT NULL AND i.missing_handler = $5 AND i.missing_version = $6 \
-     AND i.ready_seq > $2 AND i.needs_engine <= $3 ORDER BY i.ready_seq LIMIT $4 FOR UPDATE OF i SKIP LOCKED"
+    "WHERE i.ready_seq IS NOT NULL AND i.delayed_until_ms IS NOT NULL AND i.missing_handler = $7 AND i.missing_version = $8 \
+     AND i.ready_seq > $2 AND ",
+    can_be_run!(),
+    "ORDER BY i.ready_seq LIMIT $4 FOR UPDATE OF i SKIP LOCKED"
 );
 /// One look for each handler, however many instances wait for it.
 const MISSING_HANDLERS: &str = "WITH RECURSIVE waited (handler, version) AS ( \
@@ -200,6 +212,32 @@ pub(crate) struct TurnRound {
     pub(crate) assigned: Vec<(usize, Vec<TurnAnswer>)>,
     /// There may be more instances than were looked at.
     pub(crate) has_more: bool,
+    /// It took as many looks as a round may take, and a fetch still waits.
+    pub(crate) is_cut: bool,
+}
+
+/// How far rounds have got that found too many instances which no fetch may take now. It begins anew at the end, and whenever
+/// all fetches are served.
+#[derive(Debug)]
+pub(crate) struct TurnWalk {
+    after: i64,
+}
+
+impl Default for TurnWalk {
+    fn default() -> Self {
+        Self { after: i64::MIN }
+    }
+}
+
+/// The pinned versions that one of the fetches can replay, as ranges of their numbers.
+fn pinned_ranges(fetches: &[ParkedTurnFetch]) -> (Vec<i64>, Vec<i64>) {
+    let range = |parked: &ParkedTurnFetch| match &parked.fetch.filter {
+        None => Some((i64::MIN, i64::MAX)),
+        Some(filter) => {
+            filter.supported_engine_versions.first().map(|range| (order_of(&range.min), order_of(&range.max)))
+        }
+    };
+    fetches.iter().filter_map(range).collect::<BTreeSet<_>>().into_iter().unzip()
 }
 
 /// Locks instances for these fetches, in a transaction of its own.
@@ -210,11 +248,13 @@ pub(crate) async fn assign(
     test_now_ms: Option<i64>,
     owner: i64,
     commits: &Arc<CommitQueue>,
+    walk: &mut TurnWalk,
 ) -> Result<TurnRound, Error> {
+    let (lows, highs) = pinned_ranges(fetches);
     let mut round = TurnRound::default();
     let mut taken: Vec<(usize, TurnCandidate)> = Vec::new();
     let began = clock.monotonic();
-    let mut after = i64::MIN;
+    let mut after = walk.after;
     session.run("BEGIN").await?;
     let handlers = missing_handlers(session, fetches).await?;
     let mut candidates = Vec::new();
@@ -224,21 +264,29 @@ pub(crate) async fn assign(
         let rows = session
             .query(
                 READY_FOR_HANDLER,
-                &[&test_now_ms, &i64::MIN, &OWN_ENGINE, &CANDIDATES, &handler.name, &version],
+                &[&test_now_ms, &i64::MIN, &OWN_ENGINE, &CANDIDATES, &lows, &highs, &handler.name, &version],
             )
             .await?;
         candidates.extend(rows.iter().map(TurnCandidate::of).collect::<Result<Vec<_>, _>>()?);
     }
     for page in 0.. {
-        let rows = session.query(READY, &[&test_now_ms, &after, &OWN_ENGINE, &CANDIDATES]).await?;
+        let parameters: [Parameter<'_>; 6] = [&test_now_ms, &after, &OWN_ENGINE, &CANDIDATES, &lows, &highs];
+        let rows = session.query(READY, &parameters).await?;
         let is_last = i64::try_from(rows.len()).is_ok_and(|found| found < CANDIDATES);
-        candidates.extend(rows.iter().map(TurnCandidate::of).collect::<Result<Vec<_>, _>>()?);
+        let found = rows.iter().map(TurnCandidate::of).collect::<Result<Vec<_>, _>>()?;
+        after = found.last().map_or(after, |last| last.ready_seq.max(after));
+        candidates.extend(found);
         candidates.sort_by_key(|candidate| candidate.ready_seq);
-        after = candidates.last().map_or(after, |last| last.ready_seq.max(after));
         distribute(fetches, std::mem::take(&mut candidates), &mut taken);
         let is_served = taken.iter().map(|(fetch, _)| *fetch).collect::<HashSet<_>>().len() == fetches.len();
-        if is_last || is_served || page >= PAGES {
+        if is_last || is_served {
             round.has_more = !is_last;
+            *walk = TurnWalk::default();
+            break;
+        }
+        if page >= PAGES {
+            (round.has_more, round.is_cut) = (true, true);
+            walk.after = after;
             break;
         }
     }

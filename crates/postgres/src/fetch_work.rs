@@ -1,6 +1,6 @@
 //! `fetch_work`: the oldest activity that a worker may take.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ const MISSING_HANDLERS: &str = "WITH RECURSIVE waited (handler) AS ( \
      UNION ALL SELECT n.missing_handler FROM waited AS w, LATERAL (SELECT q.missing_handler \
          FROM {schema}.everturn_worker_queue AS q WHERE q.missing_handler IS NOT NULL AND q.missing_handler > w.handler \
          ORDER BY q.missing_handler LIMIT 1) AS n) SELECT handler FROM waited";
-const READY_FOR_HANDLER: &str = "SELECT q.seq, q.session_id, q.instance_id, q.work_item, q.attempt_count \
+const READY_FOR_HANDLER: &str = "SELECT q.seq, NULL::text, q.instance_id, q.work_item, q.attempt_count \
      FROM {schema}.everturn_worker_queue AS q WHERE q.missing_handler = $1 AND q.needs_engine <= $2 \
      AND (q.tag = ANY($3) OR $4) AND q.session_id IS NULL ORDER BY q.seq LIMIT $5 FOR UPDATE SKIP LOCKED";
 const READY_OF_SESSIONS: &str = "SELECT q.seq, q.session_id, q.instance_id, q.work_item, q.attempt_count, q.missing_handler, \
@@ -190,7 +190,18 @@ pub(crate) async fn assign(
 ) -> Result<Vec<(usize, Vec<WorkAnswer>)>, Error> {
     let began = clock.monotonic();
     session.run("BEGIN").await?;
-    let mut round = WorkRound { session, test_now_ms, owner, taken: BTreeSet::new() };
+    let is_open = |parked: &&ParkedWorkFetch| !parked.reply.is_closed();
+    let wanted: usize = fetches.iter().filter(is_open).map(|parked| parked.fetch.work_max).sum();
+    let mut round = WorkRound {
+        session,
+        test_now_ms,
+        owner,
+        wanted: i64::try_from(wanted).unwrap_or(i64::MAX),
+        taken: BTreeSet::new(),
+        used_tags: None,
+        missing_handlers: None,
+        ready: HashMap::new(),
+    };
     let mut assigned = Vec::new();
     let mut locks: (Vec<i64>, Vec<String>, Vec<i64>) = Default::default();
     for (nth, parked) in fetches.iter().enumerate() {
@@ -206,8 +217,8 @@ pub(crate) async fn assign(
             locks.2.push(lock_ms);
             let assigned_work = AssignedWork {
                 token,
-                instance_id: Some(row.instance_id),
-                work_item: row.work_item,
+                instance_id: Some(row.instance_id.clone()),
+                work_item: row.work_item.clone(),
                 attempt_count: u32::try_from(row.attempt_count.saturating_add(1)).unwrap_or(u32::MAX),
                 locked_at: began,
                 lease,
@@ -234,16 +245,30 @@ struct WorkRound<'a> {
     session: &'a ServerSession,
     test_now_ms: Option<i64>,
     owner: i64,
+    /// How many activities all fetches together may take.
+    wanted: i64,
     taken: BTreeSet<i64>,
+    /// What was read for one fetch answers the same question of the others.
+    used_tags: Option<Vec<String>>,
+    missing_handlers: Option<Vec<String>>,
+    ready: HashMap<ReadyQuestion, Vec<Arc<ReadyWorkRow>>>,
 }
 
-type TakenRow = (ReadyWorkRow, Option<SessionLease>, Option<SessionPlace>);
+/// Which ready activities are asked for, among those that are bound to no session.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum ReadyQuestion {
+    /// Those with this tag.
+    Tag(String),
+    /// Those that wait for this handler, with one of these tags or with any.
+    Handler { handler: String, tags: Vec<String>, takes_all: bool },
+}
+
+type TakenRow = (Arc<ReadyWorkRow>, Option<SessionLease>, Option<SessionPlace>);
 
 impl WorkRound<'_> {
     /// What a fetch gets, the oldest first.
     async fn take(&mut self, fetch: &WorkFetch) -> Result<Vec<TakenRow>, Error> {
         let mut plain = self.unbound(fetch).await?;
-        plain.retain(|row| !self.taken.contains(&row.seq));
         plain.sort_by_key(|row| row.seq);
         plain.truncate(fetch.work_max);
         let mut rows: Vec<TakenRow> = plain.into_iter().map(|row| (row, None, None)).collect();
@@ -254,36 +279,74 @@ impl WorkRound<'_> {
         Ok(rows)
     }
 
-    /// The oldest ready activities that are bound to no session.
-    async fn unbound(&self, fetch: &WorkFetch) -> Result<Vec<ReadyWorkRow>, Error> {
-        let wanted = i64::try_from(fetch.work_max.saturating_add(self.taken.len())).unwrap_or(i64::MAX);
+    /// Ready activities that the fetch may take and that are bound to no session, the oldest of each question.
+    async fn unbound(&mut self, fetch: &WorkFetch) -> Result<Vec<Arc<ReadyWorkRow>>, Error> {
         let takes_all = fetch.tags == TagFilter::Any;
-        let tags: Vec<String> = match &fetch.tags {
+        let mut tags: Vec<String> = match &fetch.tags {
             TagFilter::None => return Ok(Vec::new()),
             TagFilter::DefaultOnly => vec![stored_tag(None)],
             TagFilter::Tags(tags) => tags.iter().map(|tag| stored_tag(Some(tag))).collect(),
             TagFilter::DefaultAnd(tags) => {
                 tags.iter().map(|tag| stored_tag(Some(tag))).chain([stored_tag(None)]).collect()
             }
-            TagFilter::Any => {
-                let rows = self.session.query(TAGS, &[]).await?;
-                rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?
-            }
+            TagFilter::Any => self.used_tags().await?,
         };
+        tags.sort_unstable();
         let mut found = Vec::new();
         for tag in &tags {
-            let rows = self.session.query(READY, &[tag, &OWN_ENGINE, &wanted]).await?;
-            found.extend(rows.iter().map(ReadyWorkRow::of).collect::<Result<Vec<_>, _>>()?);
+            found.extend(self.ready(ReadyQuestion::Tag(tag.clone()), fetch.work_max).await?);
         }
-        for row in self.session.query(MISSING_HANDLERS, &[]).await? {
-            let handler: String = row.try_get(0)?;
+        for handler in self.missing_handlers().await? {
             if may_take(fetch.handlers.as_ref(), Some(&HandlerKey::activity(&handler))) {
-                let parameters: [Parameter<'_>; 5] = [&handler, &OWN_ENGINE, &tags, &takes_all, &wanted];
-                let rows = self.session.query(READY_FOR_HANDLER, &parameters).await?;
-                found.extend(rows.iter().map(ReadyWorkRow::of).collect::<Result<Vec<_>, _>>()?);
+                let tags = if takes_all { Vec::new() } else { tags.clone() };
+                let question = ReadyQuestion::Handler { handler, tags, takes_all };
+                found.extend(self.ready(question, fetch.work_max).await?);
             }
         }
         Ok(found)
+    }
+
+    /// The oldest rows that answer a question and that no fetch has got yet.
+    async fn ready(
+        &mut self,
+        question: ReadyQuestion,
+        work_max: usize,
+    ) -> Result<Vec<Arc<ReadyWorkRow>>, Error> {
+        if !self.ready.contains_key(&question) {
+            let rows = match &question {
+                ReadyQuestion::Tag(tag) => {
+                    self.session.query(READY, &[tag, &OWN_ENGINE, &self.wanted]).await?
+                }
+                ReadyQuestion::Handler { handler, tags, takes_all } => {
+                    let parameters: [Parameter<'_>; 5] =
+                        [handler, &OWN_ENGINE, tags, takes_all, &self.wanted];
+                    self.session.query(READY_FOR_HANDLER, &parameters).await?
+                }
+            };
+            let row = |row: &Row| ReadyWorkRow::of(row).map(Arc::new);
+            let rows = rows.iter().map(row).collect::<Result<Vec<_>, _>>()?;
+            self.ready.insert(question.clone(), rows);
+        }
+        let Some(rows) = self.ready.get_mut(&question) else { return Ok(Vec::new()) };
+        let taken = &self.taken;
+        rows.retain(|row| !taken.contains(&row.seq));
+        Ok(rows.iter().take(work_max).cloned().collect())
+    }
+
+    /// The tags of ready activities.
+    async fn used_tags(&mut self) -> Result<Vec<String>, Error> {
+        if self.used_tags.is_none() {
+            self.used_tags = Some(texts(&self.session.query(TAGS, &[]).await?)?);
+        }
+        Ok(self.used_tags.clone().unwrap_or_default())
+    }
+
+    /// The handlers that activities wait for.
+    async fn missing_handlers(&mut self) -> Result<Vec<String>, Error> {
+        if self.missing_handlers.is_none() {
+            self.missing_handlers = Some(texts(&self.session.query(MISSING_HANDLERS, &[]).await?)?);
+        }
+        Ok(self.missing_handlers.clone().unwrap_or_default())
     }
 
     /// Adds activities of sessions that the fetch may take, those that are older than what it has.
@@ -337,7 +400,7 @@ impl WorkRound<'_> {
                         rows.remove(last);
                     }
                 }
-                rows.push((activity, Some(lease), place));
+                rows.push((Arc::new(activity), Some(lease), place));
                 rows.sort_by_key(|(row, ..)| row.seq);
             }
             if is_last {
@@ -366,6 +429,10 @@ impl WorkRound<'_> {
             is_new: leased_by.is_none(),
         }))
     }
+}
+
+fn texts(rows: &[Row]) -> Result<Vec<String>, Error> {
+    rows.iter().map(|row| row.try_get(0)).collect()
 }
 
 /// Fetches activities for a caller.

@@ -7,9 +7,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use everturn_core::{OrchestrationStatus, SystemStats};
 use everturn_provider::store::{
-    CustomStatus, ExecutionRead, Feature, FetchedTurn, FetchedWork, OrchestrationName, RawWrites,
-    Receipt, Renewal, Renewed, Settlement, StepAnswer, StepCommit, Store, StoreIdentity, StoreLimits,
-    StoredExecution, Submission, Sweep, Swept, TurnAbandon, TurnCommit, TurnFetch, WorkFetch,
+    CustomStatus, ExecutionRead, Feature, FetchedTurn, FetchedWork, OrchestrationName, RawWrites, Receipt,
+    Renewal, Renewed, Settlement, StepAnswer, StepCommit, Store, StoreIdentity, StoreLimits, StoredExecution,
+    Submission, Sweep, Swept, TurnAbandon, TurnCommit, TurnFetch, WorkFetch,
 };
 use everturn_provider::{Clock, InstanceWatch, ProviderAdmin, ProviderError, SystemClock};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
@@ -112,7 +112,8 @@ impl PostgresProvider {
         };
         tasks.spawn(lane.run());
         let (fetches, commands) = unbounded_channel();
-        let fetch_statements = [&[NOW], fetch_turns::STATEMENTS, fetch_work::STATEMENTS, due::STATEMENTS].concat();
+        let fetch_statements =
+            [&[NOW], fetch_turns::STATEMENTS, fetch_work::STATEMENTS, due::STATEMENTS].concat();
         let lane = FetchLane {
             commands,
             commits: Arc::clone(&commits),
@@ -120,6 +121,7 @@ impl PostgresProvider {
             shared: Arc::clone(&shared),
             turns: Vec::new(),
             work: Vec::new(),
+            walk: fetch_turns::TurnWalk::default(),
         };
         tasks.spawn(lane.run());
         let (said, heard) = unbounded_channel();

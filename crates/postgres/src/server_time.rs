@@ -108,7 +108,11 @@ mod tests {
         time.note(reading(5_000, 10, 12));
         assert_eq!(time.now_ms(ms(12)), Some(5_002));
         assert_eq!(time.now_ms(ms(1_010)), Some(6_000));
-        assert_eq!(time.now_ms(Duration::from_micros(1_010_001)), Some(6_001), "never earlier than the server's");
+        assert_eq!(
+            time.now_ms(Duration::from_micros(1_010_001)),
+            Some(6_001),
+            "never earlier than the server's"
+        );
     }
 
     #[test]

@@ -3,10 +3,10 @@
 use std::panic::catch_unwind;
 
 use everturn_conformance::{
-    abandon_turn, arrival_order, capability_filter, commit_step, commit_turn, damage, delete, dropped_futures,
-    fetch_turns, fetch_work, kv_executions, long_poll, missing_handlers, model, notes, poison, prune,
-    read_custom_status, read_execution, renew, run, session_places, sessions, settle_work, submit, tags,
-    tokens, warm, watch,
+    abandon_turn, arrival_order, capability_filter, commit_step, commit_turn, damage, delete,
+    dropped_futures, fetch_turns, fetch_work, kv_executions, long_poll, missing_handlers, model, notes,
+    poison, prune, read_custom_status, read_execution, renew, run, session_places, sessions, settle_work,
+    submit, tags, tokens, warm, watch,
 };
 
 use crate::faulty::{FaultyFactory, StoreFault};

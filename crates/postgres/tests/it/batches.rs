@@ -25,8 +25,7 @@ async fn a_lock_is_renewed_and_released_in_one_batch() {
     let blocking = sql.transaction().await.unwrap();
     blocking.execute("SELECT 1 FROM everturn_instances FOR UPDATE", &[]).await.unwrap();
     let message = Submission::of(signal("i"));
-    let lock =
-        LockRenewal { kind: LockKind::WorkItem, token: work.lock_token.clone(), extend_for: LOCK };
+    let lock = LockRenewal { kind: LockKind::WorkItem, token: work.lock_token.clone(), extend_for: LOCK };
     let renewal = Renewal::of_locks(vec![lock]);
     let release = Settlement::abandon(&work.lock_token, None, true);
     let before = provider.commit_count();
@@ -114,9 +113,10 @@ async fn a_text_with_a_nul_character_is_refused_before_it_is_sent() {
     let before = provider.commit_count();
     let second = Duration::from_secs(1);
     let completion = activity_completed("a\0b", 2);
-    assert_is_refused(provider.settle_work(&Settlement::end(&work.lock_token, Some(completion.into()))).await);
-    let missing =
-        Settlement::lacking_handler(&work.lock_token, Some(second), HandlerKey::activity("a\0b"));
+    assert_is_refused(
+        provider.settle_work(&Settlement::end(&work.lock_token, Some(completion.into()))).await,
+    );
+    let missing = Settlement::lacking_handler(&work.lock_token, Some(second), HandlerKey::activity("a\0b"));
     assert_is_refused(provider.settle_work(&missing).await);
     let missing = TurnAbandon::new(&turn.lock_token)
         .with_delay(Some(second))

@@ -9,6 +9,7 @@
 mod batches;
 mod conformance;
 mod lossy_link;
+mod many_waiting;
 mod model;
 mod server_time;
 mod store;
