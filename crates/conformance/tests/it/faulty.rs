@@ -9,9 +9,9 @@ use async_trait::async_trait;
 use everturn_conformance::{LayeredAdmin, ProviderFactory};
 use everturn_core::{Event, KvEntry, WorkItem};
 use everturn_provider::store::{
-    CustomStatus, ExecutionRead, FetchedTurn, FetchedWork, LockKind, MessageNotes, RawWrites, Receipt,
-    Renewal, Renewed, Settlement, SettlementKind, StepAnswer, StepCommit, Store, StoreLayer, StoredExecution,
-    Submission, TurnAbandon, TurnCommit, TurnFetch, WorkFetch,
+    CustomStatus, ExecutionRead, Feature, FetchedTurn, FetchedWork, LockKind, MessageNotes, RawWrites,
+    Receipt, Renewal, Renewed, Settlement, SettlementKind, StepAnswer, StepCommit, Store, StoreLayer,
+    StoredExecution, Submission, TurnAbandon, TurnCommit, TurnFetch, WorkFetch,
 };
 use everturn_provider::testing::TableAccess as _;
 use everturn_provider::{
@@ -171,6 +171,11 @@ impl FaultyLayer {
 impl StoreLayer for FaultyLayer {
     fn inner(&self) -> &dyn Store {
         &*self.inner
+    }
+
+    /// A step passes through here like every other verb.
+    fn supports(&self, feature: Feature) -> bool {
+        self.inner().supports(feature)
     }
 
     async fn fetch_turns(&self, fetch: &TurnFetch) -> Result<Vec<FetchedTurn>, ProviderError> {
