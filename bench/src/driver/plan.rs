@@ -232,10 +232,10 @@ pub(crate) const WORKLOADS: &[PlannedWorkload] = &[
     },
     PlannedWorkload {
         name: "sessions",
-        about: "1 instance, 500 activities of one session: 64 slots compared with one",
+        about: "1 instance, 2,000 activities of one session: 64 slots compared with one",
         program: "sessions",
         runners: Runners::Everturn,
-        sizes: &[("activities", 500), ("slots", 64)],
+        sizes: &[("activities", 2_000), ("slots", 64)],
         headline: "ratio",
         further: &["one_slot_s", "many_slots_s"],
         ..BASE

@@ -13,7 +13,7 @@ const INSTANCES_MIN: u64 = 20;
 /// Fewest turns of a seed that counts.
 const TURNS_MIN: u64 = 200;
 /// Fewest faults that took effect in a seed that counts.
-const FAULTS_MIN: u64 = 10;
+pub(crate) const FAULTS_MIN: u64 = 10;
 /// Fewest actions of a program in a seed that counts.
 const ACTIONS_MIN: u64 = 12;
 /// So many of a hundred instances must have ended.

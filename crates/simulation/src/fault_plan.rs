@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use crate::counts::FAULTS_MIN;
 use crate::faulty_store::CallKind;
 use crate::random::SeededRandom;
 
@@ -147,6 +148,20 @@ impl FaultInjector {
     pub(crate) fn happens(&mut self, fault: Fault) -> bool {
         let drawn = self.random.below(1_000);
         self.plan.rates.get(&fault).is_some_and(|rate| drawn < *rate) && self.draw(fault).is_some()
+    }
+
+    /// A fault that belongs to no call, for a world in which too few have taken effect for the share of its instances that have
+    /// ended: a world with fewer than [`FAULTS_MIN`] proves nothing.
+    pub(crate) fn overdue(&mut self, ended: usize, started: usize) -> Option<Fault> {
+        // All of them before the last fifth of the instances ends.
+        let due = FAULTS_MIN * (5 * ended as u64) / (4 * started as u64).max(1);
+        let effects: u64 =
+            self.took_effect.iter().filter(|(fault, _)| fault.counts()).map(|(_, count)| count).sum();
+        if effects >= due.min(FAULTS_MIN) || self.plan.rates.values().all(|rate| *rate == 0) {
+            return None;
+        }
+        let sets_clock = self.plan.rates.get(&Fault::StoreClock).is_some_and(|rate| *rate > 0);
+        self.draw(if sets_clock { Fault::StoreClock } else { Fault::Restart })
     }
 
     fn draw(&mut self, fault: Fault) -> Option<Fault> {

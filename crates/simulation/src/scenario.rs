@@ -123,6 +123,12 @@ impl Scenario {
         let _ = writeln!(records.fault_log, "    {at} ms: {fault:?}: {line}");
     }
 
+    /// Forgets what was recorded. Calls that were never answered refer to the code of their process, which refers to this: the
+    /// world would never be dropped.
+    pub(crate) fn forget_records(&self) {
+        self.records().recorder = Recorder::default();
+    }
+
     pub(crate) fn take_trace(&self) -> String {
         std::mem::take(&mut self.records().trace)
     }

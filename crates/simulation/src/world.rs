@@ -146,6 +146,7 @@ async fn run_with_store(
     let outcome = run_scenario(Arc::clone(&scenario), plan, requests_to_run).await;
     in_time(&scenario, "closing the store", scenario.clients().kill()).await;
     let traces = if is_traced { traces(&scenario) } else { Traces::default() };
+    scenario.forget_records();
     (Ok((outcome, traces)), store)
 }
 
@@ -285,15 +286,21 @@ fn record_store_faults(scenario: &Scenario) {
 /// Sets clocks, restarts nodes, and makes the disk fail.
 async fn inject_faults(scenario: Arc<Scenario>, controls: Vec<(Arc<SimClock>, Arc<Notify>)>) {
     let mut back_for_good_ms = BACK_FOR_GOOD_MS;
-    loop {
+    for tick in 0.. {
         sleep(FAULTS_EVERY).await;
         strike_store(&scenario);
+        let overdue = {
+            let mut records = scenario.records();
+            let (ended, started) = (records.recorder.ended.len(), records.recorder.started.len());
+            records.faults.overdue(ended, started)
+        };
+        let restarted = (overdue == Some(Fault::Restart)).then_some(tick % controls.len());
         for (index, (clock, restart)) in controls.iter().enumerate() {
             let (restarts, jumps) = {
                 let mut records = scenario.records();
                 (records.faults.happens(Fault::Restart), records.faults.happens(Fault::NodeClock))
             };
-            if restarts {
+            if restarts || restarted == Some(index) {
                 scenario.fault(Fault::Restart, format_args!("node {index}"));
                 restart.notify_one();
             }
@@ -305,7 +312,7 @@ async fn inject_faults(scenario: Arc<Scenario>, controls: Vec<(Arc<SimClock>, Ar
         }
         begin_verb_outage(&scenario);
         let jumps = scenario.records().faults.happens(Fault::StoreClock);
-        if jumps {
+        if jumps || overdue == Some(Fault::StoreClock) {
             set_store_clock(&scenario, &mut back_for_good_ms);
         }
     }

@@ -113,9 +113,12 @@ impl ListLoops {
     }
 }
 
+/// How many instances the callers list.
+const LISTED: u32 = 200_000;
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn the_log_stays_short_while_callers_list_without_a_pause() {
-    let (store, provider) = filled_store(20_000).await;
+    let (store, provider) = filled_store(LISTED).await;
     let loops = ListLoops::start(&provider);
     let largest = write(&store, &provider, 112 * MIB).await;
     loops.stop().await;
