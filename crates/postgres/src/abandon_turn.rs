@@ -8,12 +8,28 @@ use crate::instance_image::QueuedMessages;
 use crate::locks::{row_of, unknown_token};
 use crate::needs::Needs;
 use crate::operation::{BatchOrder, Run, Verb};
+use crate::text::check_texts;
 use crate::unit_of_work::UnitOfWork;
 
 /// Releases an instance whose turn was not committed.
 pub(crate) struct AbandonTurn {
-    pub(crate) abandon: TurnAbandon,
-    pub(crate) called_ms: i64,
+    abandon: TurnAbandon,
+    called_ms: i64,
+}
+
+impl AbandonTurn {
+    /// Refuses a handler whose name the server cannot hold.
+    pub(crate) fn of(abandon: &TurnAbandon, called_ms: i64) -> Result<Self, ProviderError> {
+        let missing = abandon.missing_handler.as_ref();
+        check_texts(
+            Self::NAME,
+            [
+                ("the name of a handler", missing.map(|handler| handler.name.as_str())),
+                ("the version of a handler", missing.and_then(|handler| handler.version.as_deref())),
+            ],
+        )?;
+        Ok(Self { abandon: abandon.clone(), called_ms })
+    }
 }
 
 impl Verb for AbandonTurn {

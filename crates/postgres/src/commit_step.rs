@@ -11,6 +11,7 @@ use crate::fetch_work::{AssignedWork, WorkLock};
 use crate::locks::row_of;
 use crate::needs::{InstanceName, Needs};
 use crate::operation::{BatchOrder, Run, Verb};
+use crate::text::check_texts;
 use crate::unit_of_work::UnitOfWork;
 
 /// A step as it is stored.
@@ -42,6 +43,7 @@ impl CommitStep {
         clock: &dyn Clock,
         called_ms: i64,
     ) -> Result<Self, ProviderError> {
+        check_texts(Self::NAME, [("the id of an instance", Some(step.instance.as_str()))])?;
         let tokens: HashSet<&str> = step.ended.iter().map(|ended| ended.lock_token.as_str()).collect();
         if tokens.len() != step.ended.len() {
             return Err(ProviderError::permanent(Self::NAME, "an activity ends twice in one step"));

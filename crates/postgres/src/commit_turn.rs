@@ -15,7 +15,7 @@ use crate::locks::{row_of, unknown_token};
 use crate::needs::{EventRange, InstanceName, Needs};
 use crate::operation::{BatchOrder, Run, Verb};
 use crate::orchestrator_queue;
-use crate::text::check_texts;
+use crate::text::{check_activity, check_texts};
 use crate::unit_of_work::{ExecutionImage, UnitOfWork};
 
 /// A turn as it is stored.
@@ -77,15 +77,10 @@ impl CommitTurn {
             check_texts(operation, [("a key", key), ("the value of a key", value)])?;
         }
         for activity in &activities {
-            check_texts(
-                operation,
-                [
-                    ("the name of an activity", Some(activity.name.as_str())),
-                    ("a session", activity.session_id.as_deref()),
-                    ("a tag", activity.tag.as_deref()),
-                ],
-            )?;
+            check_activity(operation, activity)?;
         }
+        let cancelled = commit.cancelled_activities.iter().map(|activity| Some(activity.instance.as_str()));
+        check_texts(operation, cancelled.map(|id| ("the id of an instance", id)))?;
         for (message, _) in &messages {
             check_texts(operation, [("the id of an instance", Some(message.instance_id.as_str()))])?;
         }

@@ -13,16 +13,17 @@ use everturn_provider::{Clock, OrchestrationItem, ProviderError};
 use semver::Version;
 use tokio_postgres::{Error, Row};
 
+use crate::callbacks::guarded;
 use crate::engine_version::OWN_ENGINE;
 use crate::kv;
 use crate::locks::token;
 use crate::parked_fetches::{ParkedTurnFetch, may_take};
 use crate::provider::PostgresProvider;
 use crate::read;
-use crate::return_unread::UnreadGuard;
+use crate::return_unread::{UnreadGuard, UnreadWork};
 use crate::session::{Parameter, ServerSession};
 
-/// How many candidates one look reads.
+/// How many candidates one look reads at most.
 const CANDIDATES: i64 = 64;
 /// How many looks one round takes at most: what is left is found in the next one.
 const PAGES: usize = 16;
@@ -199,6 +200,8 @@ pub(crate) struct TurnRound {
     pub(crate) assigned: Vec<(usize, Vec<AssignedTurn>)>,
     /// There may be more instances than were looked at.
     pub(crate) has_more: bool,
+    /// Instances were locked for the transaction that the fetches could have taken, but did not.
+    pub(crate) left_some: bool,
 }
 
 /// Locks instances for these fetches, in a transaction of its own.
@@ -208,6 +211,7 @@ pub(crate) async fn assign(
     clock: &dyn Clock,
     test_now_ms: Option<i64>,
     owner: i64,
+    promised: &mut Vec<UnreadWork>,
 ) -> Result<TurnRound, Error> {
     let mut round = TurnRound::default();
     let mut taken: Vec<(usize, TurnCandidate)> = Vec::new();
@@ -215,25 +219,27 @@ pub(crate) async fn assign(
     let mut after = i64::MIN;
     session.run("BEGIN").await?;
     let handlers = missing_handlers(session, fetches).await?;
-    let mut candidates = Vec::new();
+    let (wanted, mut candidates) = (demand(fetches), Vec::new());
     for handler in &handlers {
         let version =
             handler.version.as_ref().map_or_else(|| "*".to_owned(), |version| format!("={version}"));
         let rows = session
             .query(
                 READY_FOR_HANDLER,
-                &[&test_now_ms, &i64::MIN, &OWN_ENGINE, &CANDIDATES, &handler.name, &version],
+                &[&test_now_ms, &i64::MIN, &OWN_ENGINE, &wanted, &handler.name, &version],
             )
             .await?;
         candidates.extend(rows.iter().map(TurnCandidate::of).collect::<Result<Vec<_>, _>>()?);
     }
     for page in 0.. {
-        let rows = session.query(READY, &[&test_now_ms, &after, &OWN_ENGINE, &CANDIDATES]).await?;
-        let is_last = i64::try_from(rows.len()).is_ok_and(|found| found < CANDIDATES);
+        // Many that no fetch may take can be in the way of those that one may.
+        let limit = if page == 0 { wanted } else { CANDIDATES };
+        let rows = session.query(READY, &[&test_now_ms, &after, &OWN_ENGINE, &limit]).await?;
+        let is_last = i64::try_from(rows.len()).is_ok_and(|found| found < limit);
         candidates.extend(rows.iter().map(TurnCandidate::of).collect::<Result<Vec<_>, _>>()?);
         candidates.sort_by_key(|candidate| candidate.ready_seq);
         after = candidates.last().map_or(after, |last| last.ready_seq.max(after));
-        distribute(fetches, std::mem::take(&mut candidates), &mut taken);
+        round.left_some |= distribute(fetches, std::mem::take(&mut candidates), &mut taken);
         let is_served = taken.iter().map(|(fetch, _)| *fetch).collect::<HashSet<_>>().len() == fetches.len();
         if is_last || is_served || page >= PAGES {
             round.has_more = !is_last;
@@ -242,10 +248,13 @@ pub(crate) async fn assign(
     }
     if taken.is_empty() {
         session.run("COMMIT").await?;
+        // Nothing has changed: other processes would find what they have found before.
+        round.left_some = false;
         return Ok(round);
     }
     let keys: Vec<i64> = taken.iter().map(|(_, candidate)| candidate.key).collect();
     let tokens: Vec<String> = keys.iter().map(|key| token(*key, clock.random_u128())).collect();
+    promised.extend(tokens.iter().map(|token| UnreadWork::Turn { token: token.clone() }));
     let lock_ms =
         |fetch: usize| fetches.get(fetch).map_or(0, |fetch| stored_ms(length_ms(fetch.fetch.lock_timeout)));
     let lengths: Vec<i64> = taken.iter().map(|(fetch, _)| lock_ms(*fetch)).collect();
@@ -291,7 +300,11 @@ fn assigned_turn(
     messages.sort_unstable_by_key(|message| (message.arrived_at_ms, message.seq));
     let execution_id = unsigned(candidate.execution_id());
     let lent = match (warm, candidate.stamp, &candidate.pin) {
-        (Some(warm), Some(stamp), Ok(_)) => warm.lend(&candidate.instance_id, execution_id, stamp),
+        (Some(warm), Some(stamp), Ok(_)) => {
+            let lend = || warm.lend(&candidate.instance_id, execution_id, stamp);
+            // It is locked: without its copy in memory its history is read.
+            guarded("lending an instance from memory", lend).flatten()
+        }
         _ => None,
     };
     Ok(AssignedTurn {
@@ -324,22 +337,35 @@ async fn missing_handlers(
     Ok(handlers)
 }
 
+/// How many instances the fetches take at most: what is locked beyond that is hidden from the other processes for nothing.
+fn demand(fetches: &[ParkedTurnFetch]) -> i64 {
+    let open = fetches.iter().filter(|parked| !parked.reply.is_closed());
+    let wanted = open.fold(0_usize, |sum, parked| sum.saturating_add(parked.fetch.turns_max));
+    i64::try_from(wanted).unwrap_or(CANDIDATES).clamp(1, CANDIDATES)
+}
+
 /// Gives candidates to fetches, the oldest to the fetch that waits longest. Starts come with other starts, instances in memory
-/// with others in memory; an instance that was fetched before, or whose history must be read, comes alone.
+/// with others in memory; an instance that was fetched before, or whose history must be read, comes alone. Returns whether one is left that a fetch could
+/// have taken if it had not others.
 fn distribute(
     fetches: &[ParkedTurnFetch],
     candidates: Vec<TurnCandidate>,
     taken: &mut Vec<(usize, TurnCandidate)>,
-) {
+) -> bool {
+    let mut left_some = false;
     // Fetches that take no more: what comes next must come alone.
     let mut full = HashSet::new();
     for candidate in candidates {
         if taken.iter().any(|(_, known)| known.key == candidate.key) {
             continue;
         }
+        let mut candidate = Some(candidate);
         for (nth, parked) in fetches.iter().enumerate() {
             let fetch = &parked.fetch;
-            if full.contains(&nth) || parked.reply.is_closed() || !candidate.fits(fetch) {
+            let Some(fitting) = candidate.as_ref().filter(|candidate| candidate.fits(fetch)) else {
+                continue;
+            };
+            if full.contains(&nth) || parked.reply.is_closed() {
                 continue;
             }
             let mut own = taken.iter().filter(|(of, _)| *of == nth).map(|(_, known)| known).peekable();
@@ -348,16 +374,18 @@ fn distribute(
             let is_taken = match own.peek() {
                 None => fetch.turns_max > 0,
                 Some(first) => {
-                    goes_with_others(first) && goes_with_others(&candidate) && own.count() < fetch.turns_max
+                    goes_with_others(first) && goes_with_others(fitting) && own.count() < fetch.turns_max
                 }
             };
             if is_taken {
-                taken.push((nth, candidate));
+                taken.extend(candidate.take().map(|candidate| (nth, candidate)));
                 break;
             }
             full.insert(nth);
         }
+        left_some |= candidate.is_some_and(|left| fetches.iter().any(|parked| left.fits(&parked.fetch)));
     }
+    left_some
 }
 
 /// The instances whose messages are orphans.

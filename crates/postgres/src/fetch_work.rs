@@ -17,9 +17,10 @@ use crate::fetch_lane::FetchCommand;
 use crate::locks::token;
 use crate::parked_fetches::{ParkedWorkFetch, may_take};
 use crate::provider::PostgresProvider;
-use crate::return_unread::UnreadGuard;
+use crate::return_unread::{UnreadGuard, UnreadWork};
 use crate::session::{Parameter, ServerSession};
 use crate::sessions::{LEASE, SessionLease};
+use crate::text::check_texts;
 use crate::unit_of_work::UnitOfWork;
 use crate::writes::stored_tag;
 
@@ -137,17 +138,18 @@ impl ReadyWorkRow {
 }
 
 /// Locks activities for these fetches, in a transaction of its own. Returns for each fetch that gets some its place among the
-/// parked ones, and what it gets.
+/// parked ones, and what it gets; and whether some were locked for the transaction that no fetch took although it could have.
 pub(crate) async fn assign(
     session: &ServerSession,
     fetches: &[ParkedWorkFetch],
     clock: &dyn Clock,
     test_now_ms: Option<i64>,
     owner: i64,
-) -> Result<Vec<(usize, Vec<AssignedWork>)>, Error> {
+    promised: &mut Vec<UnreadWork>,
+) -> Result<(Vec<(usize, Vec<AssignedWork>)>, bool), Error> {
     let began = clock.monotonic();
     session.run("BEGIN").await?;
-    let mut round = WorkRound { session, test_now_ms, owner, taken: BTreeSet::new() };
+    let mut round = WorkRound { session, test_now_ms, owner, taken: BTreeSet::new(), left: BTreeSet::new() };
     let mut assigned = Vec::new();
     let mut locks: (Vec<i64>, Vec<String>, Vec<i64>) = Default::default();
     for (nth, parked) in fetches.iter().enumerate() {
@@ -161,6 +163,7 @@ pub(crate) async fn assign(
             locks.0.push(row.seq);
             locks.1.push(token.clone());
             locks.2.push(lock_ms);
+            promised.push(UnreadWork::Activity { token: token.clone(), lease: lease.clone() });
             work.push(AssignedWork {
                 token,
                 instance_id: Some(row.instance_id),
@@ -178,10 +181,12 @@ pub(crate) async fn assign(
     let parameters: [Parameter<'_>; 5] = [&test_now_ms, &locks.0, &locks.1, &locks.2, &owner];
     if locks.0.is_empty() {
         session.run("COMMIT").await?;
-    } else {
-        tokio::try_join!(biased; session.execute(LOCK, &parameters), session.run("COMMIT"))?;
+        // Nothing has changed: other processes would find what they have found before.
+        return Ok((assigned, false));
     }
-    Ok(assigned)
+    tokio::try_join!(biased; session.execute(LOCK, &parameters), session.run("COMMIT"))?;
+    let left_some = round.left.difference(&round.taken).next().is_some();
+    Ok((assigned, left_some))
 }
 
 /// One round of assignments.
@@ -190,6 +195,8 @@ struct WorkRound<'a> {
     test_now_ms: Option<i64>,
     owner: i64,
     taken: BTreeSet<i64>,
+    /// Locked for a fetch that had older ones to take.
+    left: BTreeSet<i64>,
 }
 
 type TakenRow = (ReadyWorkRow, Option<SessionLease>, Option<SessionPlace>);
@@ -200,7 +207,7 @@ impl WorkRound<'_> {
         let mut plain = self.unbound(fetch).await?;
         plain.retain(|row| !self.taken.contains(&row.seq));
         plain.sort_by_key(|row| row.seq);
-        plain.truncate(fetch.work_max);
+        self.left.extend(plain.split_off(plain.len().min(fetch.work_max)).iter().map(|row| row.seq));
         let mut rows: Vec<TakenRow> = plain.into_iter().map(|row| (row, None, None)).collect();
         if fetch.session.is_some() {
             self.add_bound(fetch, &mut rows).await?;
@@ -289,7 +296,7 @@ impl WorkRound<'_> {
                 if is_full {
                     // The youngest of the others stays for another fetch.
                     if let Some(last) = rows.iter().position(|(row, ..)| Some(row.seq) == youngest) {
-                        rows.remove(last);
+                        self.left.insert(rows.remove(last).0.seq);
                     }
                 }
                 rows.push((activity, Some(lease), place));
@@ -323,11 +330,23 @@ impl WorkRound<'_> {
     }
 }
 
+/// What a fetch sends to the server.
+fn texts_of(fetch: &WorkFetch) -> impl Iterator<Item = (&'static str, Option<&str>)> {
+    let tags = match &fetch.tags {
+        TagFilter::Tags(tags) | TagFilter::DefaultAnd(tags) => Some(tags),
+        TagFilter::None | TagFilter::DefaultOnly | TagFilter::Any => None,
+    };
+    let tags = tags.into_iter().flatten().map(|tag| ("a tag", Some(tag.as_str())));
+    let owner = fetch.session.as_ref().map(|session| session.owner_id.as_str());
+    tags.chain([("the id of an owner", owner)])
+}
+
 /// Parks a fetch in the lane, then decodes what it was assigned.
 pub(crate) async fn fetch(
     provider: &PostgresProvider,
     fetch: &WorkFetch,
 ) -> Result<Vec<FetchedWork>, ProviderError> {
+    check_texts("fetch_work", texts_of(fetch))?;
     if fetch.tags == TagFilter::None {
         tokio::time::sleep(fetch.poll_timeout).await;
         return Ok(Vec::new());

@@ -8,12 +8,13 @@ use crate::locks::{row_of, unknown_token};
 use crate::needs::Needs;
 use crate::operation::{BatchOrder, Run, Verb};
 use crate::sessions::LeaseRenewal;
+use crate::text::check_texts;
 use crate::unit_of_work::UnitOfWork;
 
 /// Extends locks, with one answer for each, and live session leases.
 pub(crate) struct Renew {
-    pub(crate) renewal: Renewal,
-    pub(crate) called_ms: i64,
+    renewal: Renewal,
+    called_ms: i64,
 }
 
 impl Verb for Renew {
@@ -51,6 +52,13 @@ impl Verb for Renew {
 }
 
 impl Renew {
+    /// Refuses owners whose ids the server cannot hold.
+    pub(crate) fn of(renewal: &Renewal, called_ms: i64) -> Result<Self, ProviderError> {
+        let owners = renewal.sessions.iter().flat_map(|of| &of.owner_ids);
+        check_texts(Self::NAME, owners.map(|owner| ("the id of an owner", Some(owner.as_str()))))?;
+        Ok(Self { renewal: renewal.clone(), called_ms })
+    }
+
     fn lease_renewal(&self, of: &SessionRenewal) -> LeaseRenewal {
         LeaseRenewal {
             owner_ids: of.owner_ids.clone(),

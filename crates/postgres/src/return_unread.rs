@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use everturn_provider::ProviderError;
 
-use crate::commit_lane::CommitQueue;
+use crate::commit_queue::CommitQueue;
 use crate::locks::row_of;
 use crate::needs::Needs;
 use crate::operation::{BatchOrder, Run, Verb};
@@ -20,7 +20,7 @@ pub(crate) enum UnreadWork {
 }
 
 /// Undoes an assignment: clears the lock, takes the attempt back, undoes a new session lease.
-struct ReturnUnread(UnreadWork);
+pub(crate) struct ReturnUnread(pub(crate) UnreadWork);
 
 impl Verb for ReturnUnread {
     type Answer = ();

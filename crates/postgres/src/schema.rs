@@ -1,11 +1,19 @@
 //! The schema, in numbered steps.
 
-use crate::error::PostgresError;
+use std::future::Future;
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use crate::error::{ExchangeError, PostgresError};
 use crate::server::Server;
 use crate::session::{Purpose, ServerSession};
 
 /// The steps in order; `everturn_migrations` says how many the schema has taken.
 const MIGRATIONS: &[&str] = &[include_str!("../migrations/0001_initial.sql")];
+
+/// How long a migration takes at most, with the wait for another process that migrates.
+const MIGRATION_MAX: Duration = Duration::from_secs(600);
 
 const HAS_SCHEMA: &str = "SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_namespace WHERE nspname = $1)";
 const HAS_MIGRATIONS: &str = "SELECT to_regclass('{schema_text}.everturn_migrations') IS NOT NULL";
@@ -22,17 +30,39 @@ const OPTIONS: &str = "SELECT current_setting('jit') = 'off' AND current_setting
 /// Checks the server and brings the schema to the newest version that this library knows. Nothing is created where everything
 /// is there, so that a role without the right to create can use a schema that was prepared for it.
 pub(crate) async fn prepare(server: &Server, schema: &str) -> Result<(), PostgresError> {
-    let opening = |error| PostgresError::server(format_args!("opening {}", server.shown()), error);
-    let session = ServerSession::open(server, Purpose::HotPath, None).await.map_err(opening)?;
-    check_pooler(&session).await?;
-    if taken(&session).await? == MIGRATIONS.len() {
+    let session = opened(server, Purpose::HotPath).await?;
+    within(&session, "checking the connection", check_pooler(&session)).await?;
+    if within(&session, "reading the version of the schema", taken(&session)).await? == MIGRATIONS.len() {
         return Ok(());
     }
+    let session = opened(server, Purpose::Migration).await?;
+    match timeout(MIGRATION_MAX, migrate(&session, schema)).await {
+        Ok(migrated) => migrated,
+        Err(_elapsed) => Err(PostgresError::exchange("migrating the schema", ExchangeError::Late)),
+    }
+}
+
+async fn opened(server: &Server, purpose: Purpose) -> Result<ServerSession, PostgresError> {
+    let opened = ServerSession::open(server, purpose, None).await;
+    opened.map_err(|error| PostgresError::exchange(format_args!("opening {}", server.shown()), error))
+}
+
+/// Waits only so long for a server that does not answer.
+async fn within<T>(
+    session: &ServerSession,
+    doing: &str,
+    exchange: impl Future<Output = Result<T, PostgresError>>,
+) -> Result<T, PostgresError> {
+    let ended = session.within(async { Ok(exchange.await) }).await;
+    ended.unwrap_or_else(|error| Err(PostgresError::exchange(doing, error)))
+}
+
+async fn migrate(session: &ServerSession, schema: &str) -> Result<(), PostgresError> {
     let migrating = |error| PostgresError::server("migrating the schema", error);
     session.run("BEGIN").await.map_err(migrating)?;
     session.query(LOCK, &[&schema]).await.map_err(migrating)?;
     // Another process may have been here meanwhile.
-    let taken = taken(&session).await?;
+    let taken = taken(session).await?;
     if !session.query(HAS_SCHEMA, &[&schema]).await.map_err(migrating)?.iter().any(|row| row.get(0)) {
         session.run(CREATE_SCHEMA).await.map_err(migrating)?;
     }

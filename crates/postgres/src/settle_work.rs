@@ -11,6 +11,7 @@ use crate::locks::{row_of, unknown_token};
 use crate::needs::Needs;
 use crate::operation::{BatchOrder, Run, Verb};
 use crate::orchestrator_queue;
+use crate::text::check_texts;
 use crate::unit_of_work::UnitOfWork;
 
 /// Ends the lock of a fetched activity.
@@ -40,13 +41,14 @@ impl SettleWork {
                     return Err(ProviderError::permanent(Self::NAME, refused));
                 };
                 let stored = StoredMessage::encode(Self::NAME, message)?;
+                check_texts(Self::NAME, [("the id of an instance", Some(stored.instance_id.as_str()))])?;
                 StoredSettlement::End { completion: Some((stored, message.delay)) }
             }
-            SettlementKind::Abandon { delay, ignore_attempt, missing_handler } => StoredSettlement::Abandon {
-                delay: *delay,
-                ignore_attempt: *ignore_attempt,
-                missing_handler: missing_handler.as_ref().map(|handler| handler.name.clone()),
-            },
+            SettlementKind::Abandon { delay, ignore_attempt, missing_handler } => {
+                let missing_handler = missing_handler.as_ref().map(|handler| handler.name.clone());
+                check_texts(Self::NAME, [("the name of a handler", missing_handler.as_deref())])?;
+                StoredSettlement::Abandon { delay: *delay, ignore_attempt: *ignore_attempt, missing_handler }
+            }
             other => {
                 let refused = format!("this store cannot do {other:?}");
                 return Err(ProviderError::unsupported(Self::NAME, refused));

@@ -121,12 +121,15 @@ impl UnitOfWork {
         if activity.session_id.is_none() && activity.tag.is_none() {
             let work_item = activity.work_item.clone();
             self.ready.push_back(ReadyRow { seq, attempt_count: 0, work_item, is_new: true });
+        } else {
+            self.effects.work = true;
         }
-        self.effects.work = true;
     }
 
-    /// All operations have run: rows that were made and are not needed go.
+    /// All operations have run: rows that were made and are not needed go. Activities that no worker of a step took are news;
+    /// those that were there before were locked for a moment, and another process that looked then has not seen them.
     pub(crate) fn finish(&mut self) {
+        self.effects.work |= !self.ready.is_empty();
         let is_unused =
             |instance: &&InstanceImage| instance.is_new && !instance.is_changed && !instance.is_taken();
         let unused =

@@ -8,3 +8,5 @@
 
 mod conformance;
 mod model;
+mod outages;
+mod proxy;
