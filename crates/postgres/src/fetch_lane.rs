@@ -26,7 +26,7 @@ use crate::{fetch_turns, fetch_work};
 /// How long the lane waits at most before it looks at everything again.
 const LOOK_AT_LEAST_EVERY: Duration = Duration::from_secs(1);
 /// How long it waits for the commit lane.
-const COMMIT_MAX: Duration = Duration::from_secs(5);
+const COMMIT_MAX: Duration = Duration::from_secs(2);
 
 /// What callers send to the lane.
 pub(crate) enum FetchCommand {

@@ -79,7 +79,7 @@ impl PostgresProvider {
     /// A server that is not on this machine must show a certificate that the operating system trusts, unless the url says
     /// otherwise: `sslmode=` `disable`, `prefer`, `require`, `verify-ca` or `verify-full` (the default), and
     /// `sslrootcert=` names a file with the certificates to trust. Several hosts may be named, `host1,host2`: the one that
-    /// takes writes is used.
+    /// takes writes is used. Each of them is tried for two seconds, or as long as `connect_timeout=` says.
     ///
     /// Fails if the url or an option is not understood, the server cannot be reached, the schema was written by a newer
     /// version, or a connection pooler is in between that does not keep sessions apart.

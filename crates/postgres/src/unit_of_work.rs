@@ -146,3 +146,47 @@ impl UnitOfWork {
             || status.is_some_and(|status| status != "Running")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use everturn_core::WorkItem;
+
+    use super::*;
+    use crate::fetch_work::WorkLock;
+
+    fn unit_with_activity(tag: Option<&str>) -> UnitOfWork {
+        let item = WorkItem::ActivityExecute {
+            instance: "i".to_owned(),
+            execution_id: 1,
+            id: 2,
+            name: "Charge".to_owned(),
+            input: String::new(),
+            session_id: None,
+            tag: tag.map(str::to_owned),
+        };
+        let activity = StoredActivity::encode("commit_step", &item).unwrap();
+        let mut unit = UnitOfWork::default();
+        unit.writes.activities.push(7, &activity, 1);
+        unit.note_new_activity(7, &activity);
+        unit
+    }
+
+    #[test]
+    fn an_activity_that_a_worker_of_its_step_takes_is_no_news() {
+        let mut unit = unit_with_activity(None);
+        unit.assign_ready(&WorkLock { random: 1, lock_timeout: Duration::from_secs(30) }).unwrap();
+        unit.finish();
+        assert!(!unit.effects.work);
+    }
+
+    #[test]
+    fn an_activity_that_is_left_ready_is_news() {
+        for tag in [None, Some("gpu")] {
+            let mut unit = unit_with_activity(tag);
+            unit.finish();
+            assert!(unit.effects.work, "{tag:?}");
+        }
+    }
+}

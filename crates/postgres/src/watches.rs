@@ -74,10 +74,16 @@ impl InstanceWatches {
         let WatchState { watched, polled, .. } = &mut *state;
         polled.retain(|instance, _| watched.contains_key(instance));
         for (instance, sender) in watched.iter().filter(|(_, sender)| sender.receiver_count() > 0) {
-            if polled.get(instance) == Some(&*sender.borrow()) {
-                wake(sender);
+            let changes = *sender.borrow();
+            match polled.get_mut(instance) {
+                Some(seen) => {
+                    if *seen == changes {
+                        wake(sender);
+                    }
+                    *seen = *sender.borrow();
+                }
+                None => drop(polled.insert(instance.clone(), changes)),
             }
-            polled.insert(instance.clone(), *sender.borrow());
         }
     }
 

@@ -356,6 +356,43 @@ async fn activities_that_no_process_here_takes_reach_another_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_migration_waits_for_another_one() {
+    let database = Database::new();
+    let (client, connection) = tokio_postgres::connect(shared_url(), NoTls).await.unwrap();
+    tokio::spawn(connection);
+    let lock = "SELECT pg_advisory_xact_lock(hashtextextended('everturn ' || $1, 0))";
+    client.batch_execute("BEGIN").await.unwrap();
+    client.query(lock, &[&database.schema]).await.unwrap();
+    let opening = tokio::spawn(async move { database.open().await });
+    // Longer than a batch waits for a lock.
+    let waited = Instant::now();
+    while waited.elapsed() < Duration::from_secs(3) {
+        client.query_one("SELECT pg_sleep(0.1)", &[]).await.unwrap();
+        assert!(!opening.is_finished(), "it waits");
+    }
+    client.batch_execute("ROLLBACK").await.unwrap();
+    timeout(WAIT_MAX, opening).await.expect("a provider in time").unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_isolation_of_the_url_or_the_role_does_not_count() {
+    let database = Database::new();
+    let url = format!("{}?options=-c%20default_transaction_isolation%3Dserializable", shared_url());
+    let (one, other) = (database.open_at(&url).await.unwrap(), database.open_at(&url).await.unwrap());
+    let session = SessionFetchConfig { owner_id: "owner".to_owned(), lock_timeout: LOCK };
+    let fetch = one_look().with_session(Some(session)).with_work_max(1);
+    for nth in 0..30 {
+        one.raw_writes().unwrap().enqueue_work(activity(&format!("i-{nth}"))).await.unwrap();
+    }
+    let mut taken = 0;
+    for _ in 0..15 {
+        let (by_one, by_other) = tokio::join!(one.fetch_work(&fetch), other.fetch_work(&fetch));
+        taken += by_one.unwrap().len() + by_other.unwrap().len();
+    }
+    assert_eq!(taken, 30, "no fetch failed because of the other");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_crashes_and_starts_again_loses_nothing() {
     let server = TestServer::start(&std::env::temp_dir(), Durability::None).unwrap();
     let options = PostgresOptions { call_timeout: WAIT_MAX, ..PostgresOptions::default() };
