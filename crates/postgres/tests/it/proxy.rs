@@ -12,6 +12,9 @@ use tokio::time::timeout;
 /// Longer than anything takes that a test waits for.
 const WAIT_MAX: Duration = Duration::from_secs(20);
 
+/// The statement as it is sent: its length and its text.
+const COMMIT: &[u8] = b"\x0bCOMMIT\0";
+
 /// What the proxy does with bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Orders {
@@ -108,7 +111,8 @@ async fn forward(
         if !forwards.is_ok_and(|orders| orders.cuts == cuts) {
             return;
         }
-        if direction == Direction::Requests && bytes[..read].windows(6).any(|part| part == b"COMMIT") {
+        if direction == Direction::Requests && bytes[..read].windows(COMMIT.len()).any(|part| part == COMMIT)
+        {
             orders.send_if_modified(|orders| {
                 orders.holds_answers |= orders.waits_for_commit;
                 std::mem::take(&mut orders.waits_for_commit)
