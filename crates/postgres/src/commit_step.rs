@@ -8,7 +8,7 @@ use everturn_core::ExecutionStatus;
 use everturn_provider::store::{NextWork, StepAnswer, StepCommit, StepDecline, WorkFetch};
 use everturn_provider::{Clock, ProviderError, TagFilter};
 
-use crate::commit_lane::CommitQueue;
+use crate::commit_queue::CommitQueue;
 use crate::commit_turn::CommitTurn;
 use crate::drawn_locks::{DrawnLocks, locked_before, shown_random};
 use crate::engine_version::OWN_ENGINE;
@@ -50,6 +50,7 @@ impl CommitStep {
         called_ms: i64,
         commits: &Arc<CommitQueue>,
     ) -> Result<Self, ProviderError> {
+        check_texts(Self::NAME, [("the id of an instance", Some(step.instance.as_str()))])?;
         let tokens: HashSet<&str> = step.ended.iter().map(|ended| ended.lock_token.as_str()).collect();
         if tokens.len() != step.ended.len() {
             return Err(ProviderError::permanent(Self::NAME, "an activity ends twice in one step"));
@@ -63,7 +64,6 @@ impl CommitStep {
         });
         let next: Vec<Option<WorkLock>> = next.collect();
         let randoms = next.iter().flatten().map(|lock| shown_random(lock.random)).collect();
-        check_texts(Self::NAME, [("the id of an instance", Some(step.instance.as_str()))])?;
         Ok(Self {
             locks: Arc::new(DrawnLocks::new(Arc::clone(commits), randoms)),
             instance_id: step.instance.clone(),

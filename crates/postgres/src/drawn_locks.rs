@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use everturn_provider::ProviderError;
 use everturn_provider::encoded::{length_ms, stored_ms};
 
-use crate::commit_lane::CommitQueue;
+use crate::commit_queue::CommitQueue;
 use crate::commit_step::CommitStep;
 use crate::error::storage_error;
 use crate::fetch_work::{AssignedWork, WorkLock};

@@ -13,7 +13,8 @@ use everturn_provider::{Clock, OrchestrationItem, ProviderError};
 use semver::Version;
 use tokio_postgres::{Error, Row};
 
-use crate::commit_lane::CommitQueue;
+use crate::callbacks::guarded;
+use crate::commit_queue::CommitQueue;
 use crate::engine_version::{OWN_ENGINE, order_of};
 use crate::kv;
 use crate::locks::token;
@@ -23,7 +24,7 @@ use crate::read;
 use crate::return_unread::{UnreadGuard, UnreadWork};
 use crate::session::{Parameter, ServerSession};
 
-/// How many candidates one look reads.
+/// How many candidates one look reads at most.
 const CANDIDATES: i64 = 64;
 /// How many looks one round takes at most: the next one goes on from there.
 const PAGES: usize = 16;
@@ -214,6 +215,8 @@ pub(crate) struct TurnRound {
     pub(crate) has_more: bool,
     /// It took as many looks as a round may take, and a fetch still waits.
     pub(crate) is_cut: bool,
+    /// Instances were locked for the transaction that the fetches could have taken, but did not.
+    pub(crate) left_some: bool,
 }
 
 /// How far rounds have got that found too many instances which no fetch may take now. It begins anew at the end, and whenever
@@ -257,27 +260,29 @@ pub(crate) async fn assign(
     let mut after = walk.after;
     session.run("BEGIN").await?;
     let handlers = missing_handlers(session, fetches).await?;
-    let mut candidates = Vec::new();
+    let (wanted, mut candidates) = (demand(fetches), Vec::new());
     for handler in &handlers {
         let version =
             handler.version.as_ref().map_or_else(|| "*".to_owned(), |version| format!("={version}"));
         let rows = session
             .query(
                 READY_FOR_HANDLER,
-                &[&test_now_ms, &i64::MIN, &OWN_ENGINE, &CANDIDATES, &lows, &highs, &handler.name, &version],
+                &[&test_now_ms, &i64::MIN, &OWN_ENGINE, &wanted, &lows, &highs, &handler.name, &version],
             )
             .await?;
         candidates.extend(rows.iter().map(TurnCandidate::of).collect::<Result<Vec<_>, _>>()?);
     }
     for page in 0.. {
-        let parameters: [Parameter<'_>; 6] = [&test_now_ms, &after, &OWN_ENGINE, &CANDIDATES, &lows, &highs];
+        // Many that no fetch may take can be in the way of those that one may.
+        let limit = if page == 0 { wanted } else { CANDIDATES };
+        let parameters: [Parameter<'_>; 6] = [&test_now_ms, &after, &OWN_ENGINE, &limit, &lows, &highs];
         let rows = session.query(READY, &parameters).await?;
-        let is_last = i64::try_from(rows.len()).is_ok_and(|found| found < CANDIDATES);
+        let is_last = i64::try_from(rows.len()).is_ok_and(|found| found < limit);
         let found = rows.iter().map(TurnCandidate::of).collect::<Result<Vec<_>, _>>()?;
         after = found.last().map_or(after, |last| last.ready_seq.max(after));
         candidates.extend(found);
         candidates.sort_by_key(|candidate| candidate.ready_seq);
-        distribute(fetches, std::mem::take(&mut candidates), &mut taken);
+        round.left_some |= distribute(fetches, std::mem::take(&mut candidates), &mut taken);
         let is_served = taken.iter().map(|(fetch, _)| *fetch).collect::<HashSet<_>>().len() == fetches.len();
         if is_last || is_served {
             round.has_more = !is_last;
@@ -292,6 +297,8 @@ pub(crate) async fn assign(
     }
     if taken.is_empty() {
         session.run("COMMIT").await?;
+        // Nothing has changed: other processes would find what they have found before.
+        round.left_some = false;
         return Ok(round);
     }
     let keys: Vec<i64> = taken.iter().map(|(_, candidate)| candidate.key).collect();
@@ -346,7 +353,11 @@ fn assigned_turn(
     messages.sort_unstable_by_key(|message| (message.arrived_at_ms, message.seq));
     let execution_id = unsigned(candidate.execution_id());
     let lent = match (warm, candidate.stamp, &candidate.pin) {
-        (Some(warm), Some(stamp), Ok(_)) => warm.lend(&candidate.instance_id, execution_id, stamp),
+        (Some(warm), Some(stamp), Ok(_)) => {
+            let lend = || warm.lend(&candidate.instance_id, execution_id, stamp);
+            // It is locked: without its copy in memory its history is read.
+            guarded("lending an instance from memory", lend).flatten()
+        }
         _ => None,
     };
     Ok(AssignedTurn {
@@ -379,22 +390,35 @@ async fn missing_handlers(
     Ok(handlers)
 }
 
+/// How many instances the fetches take at most: what is locked beyond that is hidden from the other processes for nothing.
+fn demand(fetches: &[ParkedTurnFetch]) -> i64 {
+    let open = fetches.iter().filter(|parked| !parked.reply.is_closed());
+    let wanted = open.fold(0_usize, |sum, parked| sum.saturating_add(parked.fetch.turns_max));
+    i64::try_from(wanted).unwrap_or(CANDIDATES).clamp(1, CANDIDATES)
+}
+
 /// Gives candidates to fetches, the oldest to the fetch that waits longest. Starts come with other starts, instances in memory
-/// with others in memory; an instance that was fetched before, or whose history must be read, comes alone.
+/// with others in memory; an instance that was fetched before, or whose history must be read, comes alone. Returns whether one is left that a fetch could
+/// have taken if it had not others.
 fn distribute(
     fetches: &[ParkedTurnFetch],
     candidates: Vec<TurnCandidate>,
     taken: &mut Vec<(usize, TurnCandidate)>,
-) {
+) -> bool {
+    let mut left_some = false;
     // Fetches that take no more: what comes next must come alone.
     let mut full = HashSet::new();
     for candidate in candidates {
         if taken.iter().any(|(_, known)| known.key == candidate.key) {
             continue;
         }
+        let mut candidate = Some(candidate);
         for (nth, parked) in fetches.iter().enumerate() {
             let fetch = &parked.fetch;
-            if full.contains(&nth) || parked.reply.is_closed() || !candidate.fits(fetch) {
+            let Some(fitting) = candidate.as_ref().filter(|candidate| candidate.fits(fetch)) else {
+                continue;
+            };
+            if full.contains(&nth) || parked.reply.is_closed() {
                 continue;
             }
             let mut own = taken.iter().filter(|(of, _)| *of == nth).map(|(_, known)| known).peekable();
@@ -403,16 +427,18 @@ fn distribute(
             let is_taken = match own.peek() {
                 None => fetch.turns_max > 0,
                 Some(first) => {
-                    goes_with_others(first) && goes_with_others(&candidate) && own.count() < fetch.turns_max
+                    goes_with_others(first) && goes_with_others(fitting) && own.count() < fetch.turns_max
                 }
             };
             if is_taken {
-                taken.push((nth, candidate));
+                taken.extend(candidate.take().map(|candidate| (nth, candidate)));
                 break;
             }
             full.insert(nth);
         }
+        left_some |= candidate.is_some_and(|left| fetches.iter().any(|parked| left.fits(&parked.fetch)));
     }
+    left_some
 }
 
 /// The instances whose messages are orphans.

@@ -11,7 +11,7 @@ use everturn_provider::{Clock, ProviderError, TagFilter};
 use tokio::time::Instant;
 use tokio_postgres::{Error, Row};
 
-use crate::commit_lane::CommitQueue;
+use crate::commit_queue::CommitQueue;
 use crate::damaged_activity;
 use crate::engine_version::OWN_ENGINE;
 use crate::fetch_lane::FetchCommand;
@@ -179,7 +179,7 @@ impl ReadyWorkRow {
 }
 
 /// Locks activities for these fetches, in a transaction of its own. Returns for each fetch that gets some its place among the
-/// parked ones, and what it gets.
+/// parked ones, and what it gets; and whether some were locked for the transaction that no fetch took although it could have.
 pub(crate) async fn assign(
     session: &ServerSession,
     fetches: &[ParkedWorkFetch],
@@ -187,7 +187,7 @@ pub(crate) async fn assign(
     test_now_ms: Option<i64>,
     owner: i64,
     commits: &Arc<CommitQueue>,
-) -> Result<Vec<(usize, Vec<WorkAnswer>)>, Error> {
+) -> Result<(Vec<(usize, Vec<WorkAnswer>)>, bool), Error> {
     let began = clock.monotonic();
     session.run("BEGIN").await?;
     let is_open = |parked: &&ParkedWorkFetch| !parked.reply.is_closed();
@@ -198,6 +198,7 @@ pub(crate) async fn assign(
         owner,
         wanted: i64::try_from(wanted).unwrap_or(i64::MAX),
         taken: BTreeSet::new(),
+        replaced: BTreeSet::new(),
         used_tags: None,
         missing_handlers: None,
         ready: HashMap::new(),
@@ -234,10 +235,11 @@ pub(crate) async fn assign(
     let parameters: [Parameter<'_>; 5] = [&test_now_ms, &locks.0, &locks.1, &locks.2, &owner];
     if locks.0.is_empty() {
         session.run("COMMIT").await?;
-    } else {
-        tokio::try_join!(biased; session.execute(LOCK, &parameters), session.run("COMMIT"))?;
+        // Nothing has changed: other processes would find what they have found before.
+        return Ok((assigned, false));
     }
-    Ok(assigned)
+    tokio::try_join!(biased; session.execute(LOCK, &parameters), session.run("COMMIT"))?;
+    Ok((assigned, round.left_some()))
 }
 
 /// One round of assignments.
@@ -248,6 +250,8 @@ struct WorkRound<'a> {
     /// How many activities all fetches together may take.
     wanted: i64,
     taken: BTreeSet<i64>,
+    /// Locked for a fetch that had older ones to take.
+    replaced: BTreeSet<i64>,
     /// What was read for one fetch answers the same question of the others.
     used_tags: Option<Vec<String>>,
     missing_handlers: Option<Vec<String>>,
@@ -333,6 +337,12 @@ impl WorkRound<'_> {
         Ok(rows.iter().take(work_max).cloned().collect())
     }
 
+    /// Whether activities were locked that a fetch could have taken, but did not.
+    fn left_some(&self) -> bool {
+        let mut left = self.ready.values().flatten().map(|row| &row.seq).chain(&self.replaced);
+        left.any(|seq| !self.taken.contains(seq))
+    }
+
     /// The tags of ready activities.
     async fn used_tags(&mut self) -> Result<Vec<String>, Error> {
         if self.used_tags.is_none() {
@@ -397,7 +407,7 @@ impl WorkRound<'_> {
                 if is_full {
                     // The youngest of the others stays for another fetch.
                     if let Some(last) = rows.iter().position(|(row, ..)| Some(row.seq) == youngest) {
-                        rows.remove(last);
+                        self.replaced.insert(rows.remove(last).0.seq);
                     }
                 }
                 rows.push((Arc::new(activity), Some(lease), place));

@@ -10,7 +10,9 @@
 
 mod abandon_turn;
 mod admin;
+mod callbacks;
 mod commit_lane;
+mod commit_queue;
 mod commit_step;
 mod commit_turn;
 mod damaged_activity;
@@ -24,6 +26,7 @@ mod error;
 mod fetch_lane;
 mod fetch_turns;
 mod fetch_work;
+mod hosts;
 mod instance_image;
 mod kv;
 mod link;
@@ -43,6 +46,7 @@ mod raw_writes;
 mod read;
 mod readers;
 mod renew;
+mod retry;
 mod return_unread;
 mod schema;
 mod server;

@@ -15,10 +15,11 @@ use everturn_provider::{Clock, InstanceWatch, ProviderAdmin, ProviderError, Syst
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::sync::{Mutex, oneshot};
 use tokio::task::JoinSet;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::abandon_turn::AbandonTurn;
-use crate::commit_lane::{CommitLane, CommitQueue};
+use crate::commit_lane::{CommitLane, timed_out};
+use crate::commit_queue::CommitQueue;
 use crate::commit_turn::CommitTurn;
 use crate::error::PostgresError;
 use crate::fetch_lane::{FetchCommand, FetchLane};
@@ -30,13 +31,14 @@ use crate::options::PostgresOptions;
 use crate::parked_fetches::FetchReply;
 use crate::readers::Readers;
 use crate::renew::Renew;
+use crate::retry::RareWarning;
 use crate::server::Server;
 use crate::session::Purpose;
 use crate::settle_work::SettleWork;
-use crate::shared::{NOW, Shared, TimeSource};
+use crate::shared::{NOW, News, Shared, TimeSource};
 use crate::submit::Submit;
 use crate::unit_of_work::UnitOfWork;
-use crate::{commit_step, due, fetch_turns, fetch_work, kv, load, read, schema, sweep, url, writes};
+use crate::{commit_step, due, fetch_turns, fetch_work, kv, load, read, schema, sweep, url, watches, writes};
 
 /// A provider that stores everything in a PostgreSQL database, which several processes may share.
 ///
@@ -75,7 +77,7 @@ impl PostgresProvider {
     /// A server that is not on this machine must show a certificate that the operating system trusts, unless the url says
     /// otherwise: `sslmode=` `disable`, `prefer`, `require`, `verify-ca` or `verify-full` (the default), and
     /// `sslrootcert=` names a file with the certificates to trust. Several hosts may be named, `host1,host2`: the one that
-    /// takes writes is used.
+    /// takes writes is used. Each of them is tried for two seconds, or as long as `connect_timeout=` says.
     ///
     /// Fails if the url or an option is not understood, the server cannot be reached, the schema was written by a newer
     /// version, or a connection pooler is in between that does not keep sessions apart.
@@ -96,8 +98,8 @@ impl PostgresProvider {
         let shared = Arc::new(Shared::new(clock, source == TimeSource::ClockOfTest));
         // The second reading does not contain the preparation of its statement.
         for _ in 0..2 {
-            let read = shared.refresh_time(&session).await;
-            read.map_err(|error| PostgresError::server("asking the server for its time", error))?;
+            let read = session.within(shared.refresh_time(&session)).await;
+            read.map_err(|error| PostgresError::exchange("asking the server for its time", error))?;
         }
         drop(session);
         let commits = Arc::<CommitQueue>::default();
@@ -109,6 +111,7 @@ impl PostgresProvider {
             shared: Arc::clone(&shared),
             operations_max: options.batch_operations_max,
             bytes_max: options.batch_payload_bytes_max,
+            warning: RareWarning::default(),
         };
         tasks.spawn(lane.run());
         let (fetches, commands) = unbounded_channel();
@@ -122,14 +125,16 @@ impl PostgresProvider {
             turns: Vec::new(),
             work: Vec::new(),
             walk: fetch_turns::TurnWalk::default(),
+            warning: RareWarning::default(),
         };
         tasks.spawn(lane.run());
         let (said, heard) = unbounded_channel();
-        let channel = format!("everturn {}", options.schema);
-        let listen = format!("LISTEN \"{}\"", channel.replace('"', "\"\""));
+        let channel = notices::channel(&options.schema);
+        let listen = format!("LISTEN {channel}");
         let link = Link::new(Arc::clone(&server), Purpose::Other, notices::STATEMENTS.to_vec())
             .listening(listen, said);
         tasks.spawn(Notices { link, shared: Arc::clone(&shared), heard, channel }.run());
+        tasks.spawn(watches::poll(Arc::clone(&shared)));
         let identity = StoreIdentity::named(server.identity());
         let readers = Readers::new(server, options.readers_max, options.call_timeout);
         Ok(Self {
@@ -144,11 +149,15 @@ impl PostgresProvider {
         })
     }
 
-    /// Refuses further calls, executes those that were made, and closes the connections.
+    /// Refuses further calls, executes those that were made, and closes the connections. A server that does not answer is
+    /// waited for no longer than the time-out of calls: what was not executed then fails as retryable.
     pub async fn close(&self) {
         self.commits.close();
         let mut tasks = self.tasks.lock().await;
-        while tasks.join_next().await.is_some() {}
+        let ended = async { while tasks.join_next().await.is_some() {} };
+        if timeout(self.call_timeout, ended).await.is_err() {
+            tasks.shutdown().await;
+        }
         self.readers.close();
     }
 
@@ -189,18 +198,22 @@ impl PostgresProvider {
     /// Clients can see a change of these instances.
     pub(crate) fn touched(&self, instances: &[String]) {
         self.shared.watches.bump(instances);
-        self.shared.news.notify_one();
+        self.shared.tell(News { clients: true, ..News::default() });
     }
 
-    /// Sends an operation to the commit lane and waits until it is durable.
+    /// Sends an operation to the commit lane and waits until it is durable. Fails as retryable after the time-out of calls: then
+    /// it may have taken effect.
     pub(crate) async fn call<V: Verb>(&self, verb: V) -> Result<V::Answer, ProviderError> {
         let (reply, answer) = oneshot::channel();
         let verb = Arc::new(verb);
         let deadline = Instant::now() + self.call_timeout;
         self.commits.send(Arc::clone(&verb), deadline, reply).map_err(|_closed| closed(V::NAME))?;
-        let answer = answer.await.unwrap_or_else(|_| Err(closed(V::NAME)));
+        let answer = timeout_at(deadline, answer).await;
         drop(verb);
-        answer
+        match answer {
+            Ok(answer) => answer.unwrap_or_else(|_ended| Err(closed(V::NAME))),
+            Err(_elapsed) => Err(timed_out(V::NAME)),
+        }
     }
 
     /// Waits until the outcome of every operation that was sent before is decided.
@@ -218,11 +231,14 @@ impl PostgresProvider {
         let (reply, mut answer) = oneshot::channel();
         self.fetches.send(command(reply)).map_err(|_closed| closed(operation))?;
         if poll_timeout.is_zero() {
-            return answer.await.unwrap_or_else(|_| Err(closed(operation)));
+            return match timeout(self.call_timeout, answer).await {
+                Ok(answer) => answer.unwrap_or_else(|_ended| Err(closed(operation))),
+                Err(_elapsed) => Err(timed_out(operation)),
+            };
         }
         tokio::select! {
             biased;
-            answer = &mut answer => answer.unwrap_or_else(|_| Err(closed(operation))),
+            answer = &mut answer => answer.unwrap_or_else(|_ended| Err(closed(operation))),
             () = tokio::time::sleep(poll_timeout) => {
                 // An answer that crosses the time-out is still taken; a later one returns its work.
                 answer.close();

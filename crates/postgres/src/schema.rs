@@ -1,13 +1,20 @@
 //! The schema, in numbered steps.
 
+use std::future::Future;
+use std::time::Duration;
+
+use tokio::time::timeout;
 use tokio_postgres::{Error, Row};
 
-use crate::error::PostgresError;
+use crate::error::{ExchangeError, PostgresError};
 use crate::server::Server;
 use crate::session::{Purpose, ServerSession};
 
 /// The steps in order; `everturn_migrations` says how many the schema has taken.
 const MIGRATIONS: &[&str] = &[include_str!("../migrations/0001_initial.sql")];
+
+/// How long a migration takes at most, with the wait for another process that migrates.
+const MIGRATION_MAX: Duration = Duration::from_secs(600);
 
 const HAS_SCHEMA: &str = "SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_namespace WHERE nspname = $1)";
 const HAS_MIGRATIONS: &str = "SELECT to_regclass('{schema_text}.everturn_migrations') IS NOT NULL";
@@ -24,17 +31,40 @@ const OPTIONS: &str = "SELECT current_setting('jit') = 'off' AND current_setting
 /// Checks the server and brings the schema to the newest version that this library knows. Nothing is created where everything
 /// is there, so that a role without the right to create can use a schema that was prepared for it. Returns the connection.
 pub(crate) async fn prepare(server: &Server, schema: &str) -> Result<ServerSession, PostgresError> {
-    let opening = |error| PostgresError::server(format_args!("opening {}", server.shown()), error);
-    let session = ServerSession::open(server, Purpose::HotPath, None).await.map_err(opening)?;
-    check_pooler(&session).await?;
-    if taken(&session).await? == MIGRATIONS.len() {
+    let session = opened(server, Purpose::HotPath).await?;
+    within(&session, "checking the connection", check_pooler(&session)).await?;
+    if within(&session, "reading the version of the schema", taken(&session)).await? == MIGRATIONS.len() {
         return Ok(session);
     }
+    let session = opened(server, Purpose::Migration).await?;
+    match timeout(MIGRATION_MAX, migrate(&session, schema)).await {
+        Ok(migrated) => migrated?,
+        Err(_elapsed) => return Err(PostgresError::exchange("migrating the schema", ExchangeError::Late)),
+    }
+    Ok(session)
+}
+
+async fn opened(server: &Server, purpose: Purpose) -> Result<ServerSession, PostgresError> {
+    let opened = ServerSession::open(server, purpose, None).await;
+    opened.map_err(|error| PostgresError::exchange(format_args!("opening {}", server.shown()), error))
+}
+
+/// Waits only so long for a server that does not answer.
+async fn within<T>(
+    session: &ServerSession,
+    doing: &str,
+    exchange: impl Future<Output = Result<T, PostgresError>>,
+) -> Result<T, PostgresError> {
+    let ended = session.within(async { Ok(exchange.await) }).await;
+    ended.unwrap_or_else(|error| Err(PostgresError::exchange(doing, error)))
+}
+
+async fn migrate(session: &ServerSession, schema: &str) -> Result<(), PostgresError> {
     let migrating = |error| PostgresError::server("migrating the schema", error);
     session.run("BEGIN").await.map_err(migrating)?;
     session.query(LOCK, &[&schema]).await.map_err(migrating)?;
     // Another process may have been here meanwhile.
-    let taken = taken(&session).await?;
+    let taken = taken(session).await?;
     if !says_yes(&session.query(HAS_SCHEMA, &[&schema]).await.map_err(migrating)?).map_err(migrating)? {
         session.run(CREATE_SCHEMA).await.map_err(migrating)?;
     }
@@ -46,8 +76,7 @@ pub(crate) async fn prepare(server: &Server, schema: &str) -> Result<ServerSessi
         let version = i64::try_from(nth + 1).unwrap_or(i64::MAX);
         session.execute(NOTE_TAKEN, &[&version]).await.map_err(migrating)?;
     }
-    session.run("COMMIT").await.map_err(migrating)?;
-    Ok(session)
+    session.run("COMMIT").await.map_err(migrating)
 }
 
 /// What a statement with one column and one row answers.

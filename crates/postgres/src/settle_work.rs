@@ -41,28 +41,19 @@ impl SettleWork {
                     return Err(ProviderError::permanent(Self::NAME, refused));
                 };
                 let stored = StoredMessage::encode(Self::NAME, message)?;
+                check_message(Self::NAME, &stored)?;
                 StoredSettlement::End { completion: Some((stored, message.delay)) }
             }
-            SettlementKind::Abandon { delay, ignore_attempt, missing_handler } => StoredSettlement::Abandon {
-                delay: *delay,
-                ignore_attempt: *ignore_attempt,
-                missing_handler: missing_handler.as_ref().map(|handler| handler.name.clone()),
-            },
+            SettlementKind::Abandon { delay, ignore_attempt, missing_handler } => {
+                let missing_handler = missing_handler.as_ref().map(|handler| handler.name.clone());
+                check_texts(Self::NAME, [("the name of a handler", missing_handler.as_deref())])?;
+                StoredSettlement::Abandon { delay: *delay, ignore_attempt: *ignore_attempt, missing_handler }
+            }
             other => {
                 let refused = format!("this store cannot do {other:?}");
                 return Err(ProviderError::unsupported(Self::NAME, refused));
             }
         };
-        let missing = match &kind {
-            StoredSettlement::End { completion } => {
-                if let Some((completion, _)) = completion {
-                    check_message(Self::NAME, completion)?;
-                }
-                None
-            }
-            StoredSettlement::Abandon { missing_handler, .. } => missing_handler.as_deref(),
-        };
-        check_texts(Self::NAME, [("the name of a handler", missing)])?;
         Ok(Self { token: settlement.lock_token.clone(), kind, called_ms })
     }
 

@@ -1,11 +1,11 @@
 //! What the lanes, the reads and the callers of one provider share.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
 
 use everturn_provider::Clock;
 use everturn_provider::encoded::{stored_ms, unsigned};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio_postgres::Error;
 
 use crate::server_time::{ServerTime, TimeReading};
@@ -31,9 +31,33 @@ pub(crate) struct Shared {
     work: AtomicBool,
     due_ms: AtomicI64,
     look: Notify,
-    /// Other processes should look.
-    pub(crate) news: Notify,
-    is_closed: AtomicBool,
+    /// What other processes have not been told yet, as the bits of [`News`].
+    news: AtomicU8,
+    news_arrived: Notify,
+    is_closed: watch::Sender<bool>,
+}
+
+/// Why other processes should look.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct News {
+    /// Instances are ready.
+    pub(crate) turns: bool,
+    /// Activities are ready.
+    pub(crate) work: bool,
+    /// Clients can see a change of some instance.
+    pub(crate) clients: bool,
+}
+
+impl News {
+    pub(crate) const ALL: Self = Self { turns: true, work: true, clients: true };
+
+    pub(crate) fn to_bits(self) -> u8 {
+        u8::from(self.turns) | u8::from(self.work) << 1 | u8::from(self.clients) << 2
+    }
+
+    pub(crate) fn of_bits(bits: u8) -> Self {
+        Self { turns: bits & 1 != 0, work: bits & 2 != 0, clients: bits & 4 != 0 }
+    }
 }
 
 /// Whose time rules.
@@ -68,8 +92,9 @@ impl Shared {
             work: AtomicBool::new(false),
             due_ms: AtomicI64::new(i64::MAX),
             look: Notify::new(),
-            news: Notify::new(),
-            is_closed: AtomicBool::new(false),
+            news: AtomicU8::new(0),
+            news_arrived: Notify::new(),
+            is_closed: watch::Sender::new(false),
         }
     }
 
@@ -113,9 +138,47 @@ impl Shared {
         if turns || work {
             self.want_look(turns, work);
         }
-        if turns || work || !effects.touched.is_empty() {
-            self.news.notify_one();
+        self.tell(News { turns, work, clients: !effects.touched.is_empty() });
+    }
+
+    /// Other processes should look.
+    pub(crate) fn tell(&self, news: News) {
+        if news != News::default() {
+            self.news.fetch_or(news.to_bits(), Ordering::SeqCst);
+            self.news_arrived.notify_one();
         }
+    }
+
+    /// Waits until there is something to tell other processes.
+    pub(crate) async fn news_arrived(&self) {
+        self.news_arrived.notified().await;
+    }
+
+    /// What to tell other processes; forgets it.
+    pub(crate) fn take_news(&self) -> News {
+        News::of_bits(self.news.swap(0, Ordering::SeqCst))
+    }
+
+    /// Another process has told us.
+    pub(crate) fn note_news(&self, news: News) {
+        if news.clients {
+            self.watches.bump_all();
+        }
+        if news.turns || news.work {
+            self.want_look(news.turns, news.work);
+        }
+    }
+
+    /// Something may have been committed that this process has not heard of: its clients and its fetch lane look.
+    pub(crate) fn look_again(&self) {
+        self.note_news(News::ALL);
+        self.due_at(self.now_ms());
+    }
+
+    /// Something may have been committed that nobody has heard of: all processes look.
+    pub(crate) fn look_everywhere(&self) {
+        self.look_again();
+        self.tell(News::ALL);
     }
 
     /// Something becomes due then.
@@ -155,14 +218,19 @@ impl Shared {
 
     /// The commit lane has ended.
     pub(crate) fn close(&self) {
-        self.is_closed.store(true, Ordering::SeqCst);
+        self.is_closed.send_replace(true);
         self.watches.close();
         self.look.notify_one();
-        self.news.notify_one();
     }
 
     pub(crate) fn is_closed(&self) -> bool {
-        self.is_closed.load(Ordering::SeqCst)
+        *self.is_closed.borrow()
+    }
+
+    /// Waits until the commit lane has ended.
+    pub(crate) async fn closed(&self) {
+        // It fails when the sender is dropped, which is later.
+        drop(self.is_closed.subscribe().wait_for(|is_closed| *is_closed).await);
     }
 
     pub(crate) fn now_ms_unsigned(&self) -> u64 {

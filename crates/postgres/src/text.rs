@@ -7,7 +7,7 @@ use everturn_provider::{ProviderError, TagFilter};
 /// Refuses texts with a NUL character, which a column of type `text` cannot hold. Payloads are stored as JSON, which has none.
 pub(crate) fn check_texts<'a>(
     operation: &str,
-    texts: impl IntoIterator<Item = (&'a str, Option<&'a str>)>,
+    texts: impl IntoIterator<Item = (&'static str, Option<&'a str>)>,
 ) -> Result<(), ProviderError> {
     for (what, text) in texts {
         if text.is_some_and(|text| text.contains('\0')) {

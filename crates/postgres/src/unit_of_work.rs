@@ -130,8 +130,9 @@ impl UnitOfWork {
             let identity = (activity.instance_id.clone(), activity.execution_id, activity.activity_id);
             let work_item = activity.work_item.clone();
             self.ready.push_back(ReadyRow { seq, identity, attempt_count: 0, work_item, is_new: true });
+        } else {
+            self.effects.work = true;
         }
-        self.effects.work = true;
     }
 
     /// The oldest activity that the worker of a step may take.
@@ -144,8 +145,10 @@ impl UnitOfWork {
         }
     }
 
-    /// All operations have run: rows that were made and are not needed go.
+    /// All operations have run: rows that were made and are not needed go. Activities that no worker of a step took are news;
+    /// those that were there before were locked for a moment, and another process that looked then has not seen them.
     pub(crate) fn finish(&mut self) {
+        self.effects.work |= self.ready.iter().any(|row| !self.cancelled.contains(&row.identity));
         let is_unused =
             |instance: &&InstanceImage| instance.is_new && !instance.is_changed && !instance.is_taken();
         let unused =
@@ -160,5 +163,49 @@ impl UnitOfWork {
         let status = self.executions.get(&(key, execution_id)).map(|execution| execution.status.as_str());
         current.is_some_and(|current| current > execution_id)
             || status.is_some_and(|status| status != "Running")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use everturn_core::WorkItem;
+
+    use super::*;
+    use crate::fetch_work::WorkLock;
+
+    fn unit_with_activity(tag: Option<&str>) -> UnitOfWork {
+        let item = WorkItem::ActivityExecute {
+            instance: "i".to_owned(),
+            execution_id: 1,
+            id: 2,
+            name: "Charge".to_owned(),
+            input: String::new(),
+            session_id: None,
+            tag: tag.map(str::to_owned),
+        };
+        let activity = StoredActivity::encode("commit_step", &item).unwrap();
+        let mut unit = UnitOfWork::default();
+        unit.writes.activities.push(7, &activity, 1);
+        unit.note_new_activity(7, &activity);
+        unit
+    }
+
+    #[test]
+    fn an_activity_that_a_worker_of_its_step_takes_is_no_news() {
+        let mut unit = unit_with_activity(None);
+        unit.assign_ready(&WorkLock { random: 1, lock_timeout: Duration::from_secs(30) }).unwrap();
+        unit.finish();
+        assert!(!unit.effects.work);
+    }
+
+    #[test]
+    fn an_activity_that_is_left_ready_is_news() {
+        for tag in [None, Some("gpu")] {
+            let mut unit = unit_with_activity(tag);
+            unit.finish();
+            assert!(unit.effects.work, "{tag:?}");
+        }
     }
 }

@@ -11,6 +11,8 @@ mod conformance;
 mod lossy_link;
 mod many_waiting;
 mod model;
+mod outages;
+mod proxy;
 mod server_time;
 mod store;
 mod unread_locks;
