@@ -8,7 +8,6 @@
 
 mod batches;
 mod conformance;
-mod lossy_link;
 mod many_waiting;
 mod model;
 mod outages;

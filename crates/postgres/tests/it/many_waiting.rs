@@ -12,7 +12,7 @@ use everturn_provider::store::{
 use futures::future::join_all;
 use semver::Version;
 
-use crate::lossy_link::LossyLink;
+use crate::proxy::Proxy;
 use crate::store::{LOCK, TestSchema, activity, begin, first_turn, signal, start};
 
 /// More than one round of a fetch looks at.
@@ -92,8 +92,8 @@ async fn instances_with_steps_under_way_hold_up_no_other() {
 async fn parked_fetches_share_one_look() {
     const WORKERS: u64 = 64;
     let schema = TestSchema::new();
-    let link = LossyLink::open().await;
-    let provider = PostgresProvider::connect(link.url(), schema.options()).await.unwrap();
+    let proxy = Proxy::open().await;
+    let provider = PostgresProvider::connect(&proxy.url(), schema.options()).await.unwrap();
     let ids: Vec<u64> = (2..2 + WORKERS).collect();
     let fetches = ids.iter().map(|_| async {
         let fetched = provider.fetch_work(&WorkFetch::new(LOCK, Duration::from_secs(20))).await;
@@ -101,14 +101,14 @@ async fn parked_fetches_share_one_look() {
     });
     let beginning = async {
         begin(&provider, "i", &ids).await;
-        link.answers()
+        proxy.answers()
     };
-    let before = link.answers();
+    let before = proxy.answers();
     let (fetched, begun) = tokio::join!(biased; join_all(fetches), beginning);
     let expected: Vec<WorkItem> = ids.iter().map(|id| activity("i", *id)).collect();
     let fetched: Vec<FetchedWork> = fetched.into_iter().flatten().collect();
     let items: Vec<WorkItem> = fetched.into_iter().map(|work| work.item).collect();
     assert_eq!(items, expected, "the worker that waits longest gets the oldest");
-    let answers = link.answers() - begun;
+    let answers = proxy.answers() - begun;
     assert!(answers < 32, "{answers} statements for all, {} for the beginning", begun - before);
 }

@@ -1,6 +1,5 @@
 //! Servers, connections and processes that fail, with the server's own clock.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,7 +15,7 @@ use tokio::time::timeout;
 use tokio_postgres::{Client, NoTls};
 
 use crate::conformance::new_schema;
-use crate::proxy::Proxy;
+use crate::proxy::{Proxy, server_host, url_of};
 
 const LOCK: Duration = Duration::from_secs(30);
 /// The time-out of calls in these tests.
@@ -54,7 +53,7 @@ impl Database {
     }
 
     async fn open_by(&self, proxy: &Proxy) -> PostgresProvider {
-        self.open_at(&url_of(&proxy.host())).await.unwrap()
+        self.open_at(&proxy.url()).await.unwrap()
     }
 
     /// A connection beside those of the provider, in the schema.
@@ -73,20 +72,6 @@ impl Database {
             assert!(began.elapsed() < WAIT_MAX, "{instance} has not ended");
         }
     }
-}
-
-async fn proxy() -> Proxy {
-    Proxy::to(server_address()).await
-}
-
-fn server_address() -> SocketAddr {
-    let (_, from_host) = shared_url().split_once('@').expect("a user in the url");
-    from_host.split('/').next().unwrap().parse().expect("an address and a port in the url")
-}
-
-/// The URL of the shared server, with other hosts.
-fn url_of(hosts: &str) -> String {
-    shared_url().replace(&server_address().to_string(), hosts)
 }
 
 fn start(instance: &str) -> WorkItem {
@@ -163,7 +148,7 @@ async fn in_time<T>(what: &str, future: impl Future<Output = T>) -> T {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn calls_end_while_the_connections_forward_nothing() {
-    let (database, proxy) = (Database::new(), proxy().await);
+    let (database, proxy) = (Database::new(), Proxy::open().await);
     let provider = database.open_by(&proxy).await;
     submit(&provider, "i").await.unwrap();
     proxy.hold();
@@ -181,7 +166,7 @@ async fn calls_end_while_the_connections_forward_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn closing_ends_while_the_connections_forward_nothing() {
-    let (database, proxy) = (Database::new(), proxy().await);
+    let (database, proxy) = (Database::new(), Proxy::open().await);
     let provider = Arc::new(database.open_by(&proxy).await);
     proxy.hold();
     let caller = Arc::clone(&provider);
@@ -204,8 +189,8 @@ async fn a_host_that_accepts_and_says_nothing_is_given_up() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_second_host_takes_over_from_one_that_says_nothing() {
-    let (database, first) = (Database::new(), proxy().await);
-    let url = url_of(&format!("{},{}", first.host(), server_address()));
+    let (database, first) = (Database::new(), Proxy::open().await);
+    let url = url_of(&format!("{},{}", first.host(), server_host()));
     let provider = database.open_at(&url).await.unwrap();
     submit(&provider, "i").await.unwrap();
     first.hold();
@@ -225,7 +210,7 @@ async fn the_second_host_takes_over_from_one_that_says_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_commit_whose_answer_is_lost_wakes_the_clients() {
-    let (database, proxy) = (Database::new(), proxy().await);
+    let (database, proxy) = (Database::new(), Proxy::open().await);
     let provider = Arc::new(database.open_by(&proxy).await);
     submit(&*provider, "i").await.unwrap();
     let (token, instance) = fetched(&*provider).await;
@@ -244,7 +229,7 @@ async fn a_commit_whose_answer_is_lost_wakes_the_clients() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_hears_of_a_commit_whose_process_said_nothing_of_it() {
-    let (database, proxy) = (Database::new(), proxy().await);
+    let (database, proxy) = (Database::new(), Proxy::open().await);
     let (client, worker) = (database.open().await, Arc::new(database.open_by(&proxy).await));
     submit(&client, "i").await.unwrap();
     let (token, instance) = fetched(&*worker).await;
