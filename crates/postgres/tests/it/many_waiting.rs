@@ -17,9 +17,16 @@ use crate::store::{LOCK, TestSchema, activity, begin, first_turn, signal, start}
 
 /// More than one round of a fetch looks at.
 const MANY: i64 = 1_200;
+/// More than five rounds look at.
+const VERY_MANY: i64 = 6_000;
 
 /// Copies of the ready instance `stuck-0`, which is pinned to this version.
-async fn copy_stuck_instance(schema: &TestSchema, provider: &PostgresProvider, pin: Option<Version>) {
+async fn copy_stuck_instance(
+    schema: &TestSchema,
+    provider: &PostgresProvider,
+    pin: Option<Version>,
+    count: i64,
+) {
     provider.submit(&Submission::of(start("stuck-0"))).await.unwrap();
     let turn = provider.fetch_turns(&TurnFetch::new(LOCK, Duration::ZERO)).await.unwrap().remove(0);
     let mut first = first_turn("stuck-0", &turn.lock_token, &[]);
@@ -39,8 +46,8 @@ async fn copy_stuck_instance(schema: &TestSchema, provider: &PostgresProvider, p
          INSERT INTO everturn_executions (instance_key, execution_id, status, started_at_ms, pinned_engine_version, pinned_order) \
          SELECT c.instance_key, e.execution_id, e.status, e.started_at_ms, e.pinned_engine_version, e.pinned_order \
          FROM everturn_executions AS e, copied AS c";
-    let copied = sql.execute(copies, &[&MANY]).await.unwrap();
-    assert_eq!(copied, MANY.unsigned_abs());
+    let copied = sql.execute(copies, &[&count]).await.unwrap();
+    assert_eq!(copied, count.unsigned_abs());
     let number = "UPDATE everturn_instances AS i SET ready_seq = (SELECT min(q.seq) FROM everturn_orchestrator_queue AS q \
          WHERE q.instance_key = i.instance_key)";
     sql.execute(number, &[]).await.unwrap();
@@ -50,7 +57,7 @@ async fn copy_stuck_instance(schema: &TestSchema, provider: &PostgresProvider, p
 async fn instances_pinned_to_another_version_hold_up_no_other() {
     let schema = TestSchema::new();
     let provider = schema.open().await;
-    copy_stuck_instance(&schema, &provider, Some(Version::new(99, 0, 0))).await;
+    copy_stuck_instance(&schema, &provider, Some(Version::new(99, 0, 0)), MANY).await;
     provider.submit(&Submission::of(start("free"))).await.unwrap();
     let filter = DispatcherCapabilityFilter::default_for_current_build();
     let fetch = TurnFetch::new(LOCK, Duration::ZERO).with_filter(filter);
@@ -80,10 +87,11 @@ impl WarmView for SteppingAllBut {
 async fn instances_with_steps_under_way_hold_up_no_other() {
     let schema = TestSchema::new();
     let provider = schema.open().await;
-    copy_stuck_instance(&schema, &provider, None).await;
+    copy_stuck_instance(&schema, &provider, None, VERY_MANY).await;
     provider.submit(&Submission::of(start("free"))).await.unwrap();
     let warm = Arc::new(SteppingAllBut("free"));
-    let fetch = TurnFetch::new(LOCK, Duration::from_secs(20)).with_warm(warm);
+    // Each round begins at once: not when the lane looks at everything again, once a second.
+    let fetch = TurnFetch::new(LOCK, Duration::from_secs(3)).with_warm(warm);
     let turn = provider.fetch_turns(&fetch).await.unwrap().pop();
     assert_eq!(turn.map(|turn| turn.item.instance).as_deref(), Some("free"));
 }
