@@ -20,6 +20,7 @@ cases! { $ arrival_order as arrival_order_cases:
     a_message_never_comes_before_one_that_was_visible,
     a_message_that_was_visible_stays_visible_when_the_clock_is_set_back,
     a_timer_due_during_a_turn_comes_before_what_was_sent_after_it,
+    a_timer_that_is_visible_before_it_fires_arrives_then,
 }
 
 /// An instance with these timers: each with its id and how many seconds from now it fires.
@@ -159,4 +160,13 @@ async fn a_timer_due_during_a_turn_comes_before_what_was_sent_after_it(h: CaseHa
     SampleTurn::of("i", 1).commit(&h, &fetched.lock_token).await.unwrap();
     let order = [signal("i", "before"), timers[0].clone(), signal("i", "after")];
     assert_eq!(fetched_messages(&h).await, order);
+}
+
+async fn a_timer_that_is_visible_before_it_fires_arrives_then(h: CaseHarness) {
+    h.create("i").await;
+    let early = timer("i", 2, h.now_ms() + 100_000);
+    h.send_later(early.clone(), secs(1)).await;
+    h.pass(secs(1));
+    h.send(signal("i", "after")).await;
+    assert_eq!(fetched_messages(&h).await, [early, signal("i", "after")]);
 }

@@ -5,9 +5,9 @@ use everturn_provider::store::Receipt;
 
 use crate::unit_of_work::UnitOfWork;
 
-/// Puts a message into the queue, visible now or from `visible_at_ms` on. A timer arrives at its fire time, any other message
-/// now, but not before one of the instance's messages that is visible. A cancellation is kept only if its instance exists or
-/// is about to start.
+/// Puts a message into the queue, visible now or from `visible_at_ms` on. A timer arrives at its fire time, or when it becomes
+/// visible if that is before; any other message now, but not before one of the instance's messages that is visible. A
+/// cancellation is kept only if its instance exists or is about to start.
 pub(crate) fn insert(unit: &mut UnitOfWork, message: &StoredMessage, visible_at_ms: Option<i64>) -> Receipt {
     let now_ms = unit.now_ms;
     let visible_at_ms = visible_at_ms.filter(|at_ms| *at_ms > now_ms).unwrap_or(0);
@@ -26,7 +26,7 @@ pub(crate) fn insert(unit: &mut UnitOfWork, message: &StoredMessage, visible_at_
     };
     let is_visible = visible_at_ms == 0;
     let arrived_at_ms = match message.timer {
-        Some(timer) => timer.fire_at_ms,
+        Some(timer) => visible_at_ms.max(now_ms).min(timer.fire_at_ms),
         None => instance.latest_arrival_ms.map_or(now_ms, |latest| latest.max(now_ms)),
     };
     if !instance.startable && !message.is_start {

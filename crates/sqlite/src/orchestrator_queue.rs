@@ -80,9 +80,9 @@ impl Receiver {
     }
 }
 
-/// Puts a message into the queue, visible now or from `visible_at_ms` on. A timer arrives at its fire time, any other message
-/// now, but not before one of the instance's messages that is visible. A cancellation is kept
-/// only if its instance exists or is about to start.
+/// Puts a message into the queue, visible now or from `visible_at_ms` on. A timer arrives at its fire time, or when it becomes
+/// visible if that is before; any other message now, but not before one of the instance's messages that is visible. A
+/// cancellation is kept only if its instance exists or is about to start.
 pub(crate) fn insert(
     scope: &mut Scope<'_>,
     message: &StoredMessage,
@@ -95,7 +95,7 @@ pub(crate) fn insert(
         return Ok(receipt);
     }
     let arrived_at_ms = match (&message.timer, &found) {
-        (Some(timer), _) => timer.fire_at_ms,
+        (Some(timer), _) => visible_at_ms.max(scope.now.wall_ms).min(timer.fire_at_ms),
         (None, None) => scope.now.wall_ms,
         (None, Some(receiver)) if receiver.has_no_visible_message() => scope.now.wall_ms,
         (None, Some(receiver)) => {

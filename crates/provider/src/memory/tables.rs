@@ -185,7 +185,7 @@ impl Tables {
         if receipt == Receipt::Dropped {
             return receipt;
         }
-        let arrived_at_ms = self.arrival(now, &item);
+        let arrived_at_ms = self.arrival(now, &item, visible_at_ms);
         let row_id = self.next_row_id();
         self.orchestrator_queue.insert(
             row_id,
@@ -205,10 +205,11 @@ impl Tables {
         receipt
     }
 
-    /// When a message arrives: a timer at its fire time, any other one now, but not before a message that is visible.
-    fn arrival(&self, now: Moment, item: &WorkItem) -> u64 {
+    /// When a message arrives: a timer at its fire time, or when it becomes visible if that is before; any other one now, but
+    /// not before a message that is visible.
+    fn arrival(&self, now: Moment, item: &WorkItem, visible_at_ms: u64) -> u64 {
         if let WorkItem::TimerFired { fire_at_ms, .. } = item {
-            return *fire_at_ms;
+            return visible_at_ms.max(now.wall_ms).min(*fire_at_ms);
         }
         // Only a clock that was set back lets a visible message be later than now.
         let later = self.orchestrator_queue.values().filter(|message| message.arrived_at_ms > now.wall_ms);
