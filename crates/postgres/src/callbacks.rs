@@ -1,4 +1,4 @@
-//! Calls into the code of the runtime, which may panic: that must not end a lane, which serves everybody.
+//! Calls into the code of the runtime, which may panic: that must not end a lane, which serves all calls.
 
 use std::any::Any;
 use std::future::Future;

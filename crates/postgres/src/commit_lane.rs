@@ -121,7 +121,7 @@ impl CommitLane {
     /// Answers operations with an error.
     fn fail(&self, operations: Vec<QueuedOperation>, error: &dyn Fn(&str) -> ProviderError) {
         if operations.iter().any(|queued| queued.operation.is_unknown()) {
-            // What one of them did, if it did, nobody has heard of.
+            // One of them may have taken effect, and no client was notified.
             self.shared.look_everywhere();
         }
         for queued in operations {

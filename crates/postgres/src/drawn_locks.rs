@@ -43,7 +43,7 @@ pub(crate) fn shown_random(random: u128) -> String {
     format!("{random:032x}")
 }
 
-/// The locks that a step may have taken. Its caller and the lane share them: when both are done and nobody has the activities,
+/// The locks that a step may have taken. Its caller and the lane share them: when both are done and no worker has the activities,
 /// they return to the queue.
 pub(crate) struct DrawnLocks {
     commits: Arc<CommitQueue>,

@@ -175,7 +175,7 @@ impl Shared {
         self.due_at(self.now_ms());
     }
 
-    /// Something may have been committed that nobody has heard of: all processes look.
+    /// Something may have been committed of which no process was notified: all of them look.
     pub(crate) fn look_everywhere(&self) {
         self.look_again();
         self.tell(News::ALL);
