@@ -21,10 +21,12 @@ use crate::sample_turn::{SampleTurn, checking_in};
 cases! { $ commit_step as commit_step_cases:
     a_store_that_does_not_fuse_declines_and_changes_nothing,
     a_step_writes_what_its_turn_decided_and_ends_its_activities,
+    a_chain_of_steps_is_one_execution,
     a_step_can_end_the_instance,
     a_step_of_several_activities_ends_all_of_them,
     the_worker_goes_on_with_the_next_activity_of_the_step,
     an_older_activity_comes_before_that_of_the_step,
+    an_activity_that_the_step_schedules_and_drops_is_given_to_no_worker,
     a_worker_gets_only_what_it_may_take,
     a_worker_that_takes_nothing_gets_nothing,
     what_a_worker_goes_on_with_is_locked_for_it_alone,
@@ -156,6 +158,32 @@ async fn a_step_writes_what_its_turn_decided_and_ends_its_activities(h: CaseHarn
     );
 }
 
+async fn a_chain_of_steps_is_one_execution(h: CaseHarness) {
+    if !fuses(&h) {
+        return;
+    }
+    let mut work = running(&h, "i", Stamp(1), &[2]).await.remove(0);
+    for nth in 1..4 {
+        let first_event_id = nth * 2 + 1;
+        let turn = SampleTurn::of("i", 1)
+            .event(first_event_id, events::signalled("done"))
+            .event(first_event_id + 1, events::scheduled())
+            .activity(activity("i", first_event_id + 1));
+        let step = step(&work, turn, Stamp(nth), Stamp(nth + 1), any_next(u128::from(nth)));
+        let next = committed(h.commit_step(&step).await.unwrap());
+        work = next.into_iter().next().flatten().expect("the next activity");
+    }
+    let metrics = h.admin().get_system_metrics().await.unwrap();
+    assert_eq!(
+        (metrics.total_instances, metrics.running_instances, metrics.total_executions, metrics.total_events),
+        (1, 1, 1, 8)
+    );
+    let turn = SampleTurn::of("i", 1).event(9, events::signalled("done")).completing(10, "end");
+    committed(h.commit_step(&step(&work, turn, Stamp(4), Stamp(5), None)).await.unwrap());
+    let metrics = h.admin().get_system_metrics().await.unwrap();
+    assert_eq!((metrics.running_instances, metrics.completed_instances, metrics.total_executions), (0, 1, 1));
+}
+
 async fn a_step_can_end_the_instance(h: CaseHarness) {
     if !fuses(&h) {
         return;
@@ -211,6 +239,18 @@ async fn an_older_activity_comes_before_that_of_the_step(h: CaseHarness) {
     );
     assert_eq!(next[0].as_ref().map(|work| &work.item), Some(&activity("older", 2)));
     assert_eq!(h.fetched_work().await.item, activity("i", 4));
+}
+
+async fn an_activity_that_the_step_schedules_and_drops_is_given_to_no_worker(h: CaseHarness) {
+    if !fuses(&h) {
+        return;
+    }
+    let work = running(&h, "i", Stamp(1), &[2]).await;
+    let turn = going_on("i").event(5, events::scheduled()).activity(activity("i", 5)).cancelling(4);
+    let next =
+        committed(h.commit_step(&step(&work[0], turn, Stamp(1), Stamp(2), any_next(1))).await.unwrap());
+    assert_eq!(next[0].as_ref().map(|work| &work.item), Some(&activity("i", 5)));
+    assert!(h.next_work().await.is_none(), "activity 4 never runs");
 }
 
 async fn a_worker_gets_only_what_it_may_take(h: CaseHarness) {

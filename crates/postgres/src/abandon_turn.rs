@@ -8,12 +8,21 @@ use crate::instance_image::QueuedMessages;
 use crate::locks::{row_of, unknown_token};
 use crate::needs::Needs;
 use crate::operation::{BatchOrder, Run, Verb};
+use crate::text::check_handler;
 use crate::unit_of_work::UnitOfWork;
 
 /// Releases an instance whose turn was not committed.
 pub(crate) struct AbandonTurn {
-    pub(crate) abandon: TurnAbandon,
-    pub(crate) called_ms: i64,
+    abandon: TurnAbandon,
+    called_ms: i64,
+}
+
+impl AbandonTurn {
+    /// Refuses a handler that no row can name.
+    pub(crate) fn new(abandon: &TurnAbandon, called_ms: i64) -> Result<Self, ProviderError> {
+        check_handler(Self::NAME, abandon.missing_handler.as_ref())?;
+        Ok(Self { abandon: abandon.clone(), called_ms })
+    }
 }
 
 impl Verb for AbandonTurn {
@@ -31,10 +40,12 @@ impl Verb for AbandonTurn {
     fn run(&self, unit: &mut UnitOfWork, run: Run) -> Result<(), ProviderError> {
         let token = &self.abandon.lock_token;
         let key = row_of(token).ok_or_else(|| unknown_token(token))?;
-        let held = unit.instances.get(&key).filter(|instance| instance.lock.token.as_ref() == Some(token));
-        let Some(instance) = held else {
+        let Some(instance) = unit.instances.get(&key) else {
             return if run == Run::Again { Ok(()) } else { Err(unknown_token(token)) };
         };
+        if run == Run::Again && instance.lock.token.is_none() {
+            return Ok(());
+        }
         instance.lock.check(token, self.called_ms)?;
         let delay = self.abandon.delay.filter(|delay| !delay.is_zero());
         let delayed_until_ms = delay.map(|delay| unit.now_ms.saturating_add(stored_ms(length_ms(delay))));

@@ -2,108 +2,35 @@
 //!
 //! A batch is what waits when the lane is free: with a commit under way the next batch fills itself. It takes two round trips,
 //! one that reads and locks ([`load`](crate::load)) and one that writes and commits ([`writes`](crate::writes)).
+//!
+//! A batch that fails returns to the queue, where each of its operations is tried until its own deadline. One that fails because
+//! of what it contains, or because another transaction holds one of its rows, fails with all that are in its batch: from then
+//! on each of them has a transaction of its own.
 
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use everturn_provider::ProviderError;
-use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
-use crate::error::{ServerFailure, shown};
+use crate::callbacks::{guarded, guarded_future};
+use crate::commit_queue::{CommitQueue, QueuedOperation};
+use crate::error::{ExchangeError, ServerFailure};
 use crate::link::Link;
 use crate::needs::Needs;
-use crate::operation::{Operation, PendingOperation, Verb};
+use crate::retry::{RareWarning, pause_after};
 use crate::session::ServerSession;
 use crate::shared::Shared;
 use crate::unit_of_work::CommitEffects;
 use crate::{load, writes};
 
-/// How long an operation is tried that no caller waits for.
-const OWED_FOR: Duration = Duration::from_secs(60);
 /// How often a transaction is tried that the server has rolled back, before its operations run one by one.
-const TRIES: usize = 3;
+const TRIES: u32 = 3;
 
-/// The queue of operations from callers to the lane.
-#[derive(Default)]
-pub(crate) struct CommitQueue {
-    state: Mutex<CommitQueueState>,
-    arrived: Notify,
-}
-
-#[derive(Default)]
-struct CommitQueueState {
-    waiting: VecDeque<Box<dyn Operation>>,
-    is_closed: bool,
-}
-
-/// The queue accepts no more calls.
-#[derive(Debug)]
-pub(crate) struct LaneClosed;
-
-impl CommitQueue {
-    fn state(&self) -> MutexGuard<'_, CommitQueueState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Queues an operation for a caller that waits until `deadline`.
-    pub(crate) fn send<V: Verb>(
-        &self,
-        verb: Arc<V>,
-        deadline: Instant,
-        reply: oneshot::Sender<Result<V::Answer, ProviderError>>,
-    ) -> Result<(), LaneClosed> {
-        self.push(Box::new(PendingOperation::new(verb, deadline, Some(reply))))
-    }
-
-    /// Queues an operation that no caller waits for.
-    pub(crate) fn send_owed<V: Verb>(&self, verb: V) {
-        let deadline = Instant::now() + OWED_FOR;
-        // After the provider is closed its locks expire by themselves.
-        drop(self.push(Box::new(PendingOperation::new(Arc::new(verb), deadline, None))));
-    }
-
-    fn push(&self, operation: Box<dyn Operation>) -> Result<(), LaneClosed> {
-        let mut state = self.state();
-        if state.is_closed {
-            return Err(LaneClosed);
-        }
-        state.waiting.push_back(operation);
-        drop(state);
-        self.arrived.notify_one();
-        Ok(())
-    }
-
-    /// Accepts no more calls; the lane ends after the operations that are queued.
-    pub(crate) fn close(&self) {
-        self.state().is_closed = true;
-        self.arrived.notify_one();
-    }
-
-    /// The next batch; `None` if the queue is closed and empty.
-    async fn next_batch(&self, operations_max: usize, bytes_max: usize) -> Option<Vec<Box<dyn Operation>>> {
-        loop {
-            {
-                let mut state = self.state();
-                let (mut batch, mut bytes) = (Vec::new(), 0);
-                while let Some(operation) = state.waiting.front() {
-                    bytes += operation.payload_bytes();
-                    if batch.len() >= operations_max || (bytes > bytes_max && !batch.is_empty()) {
-                        break;
-                    }
-                    batch.extend(state.waiting.pop_front());
-                }
-                if !batch.is_empty() {
-                    return Some(batch);
-                }
-                if state.is_closed {
-                    return None;
-                }
-            }
-            self.arrived.notified().await;
-        }
-    }
+/// The error of a call that did not end in time.
+pub(crate) fn timed_out(operation: &str) -> ProviderError {
+    let message = "the server did not answer in time; whether the call took effect is not known";
+    ProviderError::retryable(operation, message)
 }
 
 /// What runs the operations.
@@ -113,6 +40,7 @@ pub(crate) struct CommitLane {
     pub(crate) shared: Arc<Shared>,
     pub(crate) operations_max: usize,
     pub(crate) bytes_max: usize,
+    pub(crate) warning: RareWarning,
 }
 
 /// Why a batch was not committed.
@@ -123,104 +51,143 @@ struct BatchFailure {
     message: String,
 }
 
+impl BatchFailure {
+    fn of(error: &ExchangeError, may_be_committed: bool) -> Self {
+        let failure = error.failure();
+        let is_unknown = may_be_committed && failure == ServerFailure::Connection;
+        Self { failure, is_unknown, message: error.to_string() }
+    }
+}
+
 impl CommitLane {
     /// Runs until the queue is closed and empty.
     pub(crate) async fn run(mut self) {
         while let Some(batch) = self.queue.next_batch(self.operations_max, self.bytes_max).await {
             self.run_batch(batch).await;
         }
-        self.shared.close();
     }
 
-    /// Runs a batch until each of its operations has an answer.
-    async fn run_batch(&mut self, mut batch: Vec<Box<dyn Operation>>) {
+    /// Tries a batch once. Each of its operations is answered, or returns to the queue.
+    async fn run_batch(&mut self, mut batch: Vec<QueuedOperation>) {
         // The order of operations that wait for each other stays.
-        batch.sort_by_key(|operation| operation.order());
-        let mut todo = VecDeque::from([batch]);
-        let mut tries = 0;
-        while let Some(mut batch) = todo.pop_front() {
-            let now = Instant::now();
-            let (expired, left): (Vec<_>, Vec<_>) =
-                batch.into_iter().partition(|operation| operation.deadline() <= now && tries > 0);
-            let timed_out = |name: &str| {
-                ProviderError::retryable(
-                    name,
-                    "the server did not answer in time; the call may have taken effect",
-                )
-            };
-            expired.into_iter().for_each(|operation| operation.fail(&timed_out));
-            batch = left;
-            let Some(deadline) = batch.iter().map(|operation| operation.deadline()).max() else { continue };
-            let Some(session) = self.link.session(deadline).await else {
-                continue_with(&mut todo, batch);
-                tries += 1;
-                continue;
-            };
-            match self.commit(&session, &mut batch).await {
-                Ok(effects) => {
-                    batch.iter().for_each(|operation| operation.committed());
-                    self.shared.apply(effects);
-                    batch.into_iter().for_each(|operation| operation.answer());
-                    tries = 0;
+        batch.sort_by_key(|queued| queued.operation.order());
+        let session = loop {
+            batch = self.left_in_time(batch);
+            let deadline = batch.iter().map(|queued| queued.operation.deadline()).min();
+            let Some(deadline) = deadline else { return };
+            if let Some(session) = self.link.session(deadline).await {
+                break session;
+            }
+        };
+        let Some(committed) = guarded_future("a batch", self.commit(&session, &mut batch)).await else {
+            self.link.drop_session(&session);
+            let message = "an operation panicked: this is a bug".to_owned();
+            self.note_failure(batch, ServerFailure::Content, &message);
+            return;
+        };
+        match committed {
+            Ok(effects) => {
+                let was_unknown = batch.iter().any(|queued| queued.operation.is_unknown());
+                for queued in &batch {
+                    guarded("putting an instance back into memory", || queued.operation.committed());
                 }
-                Err(BatchFailure { failure, is_unknown, message }) => {
-                    tries += 1;
-                    if failure == ServerFailure::Connection || session.run("ROLLBACK").await.is_err() {
-                        self.link.drop_session(&session);
-                    }
-                    if is_unknown {
-                        batch.iter_mut().for_each(|operation| operation.note_unknown());
-                    }
-                    tracing::warn!(target: "everturn::providers::postgres", error = %message, operations = batch.len(),
-                        "a batch was not committed; trying again");
-                    match (failure, batch.len()) {
-                        (ServerFailure::Content, 1) => {
-                            let refused = |name: &str| ProviderError::permanent(name, message.clone());
-                            batch.into_iter().for_each(|operation| operation.fail(&refused));
-                        }
-                        (ServerFailure::Content, _) => {
-                            todo.extend(batch.into_iter().map(|operation| vec![operation]))
-                        }
-                        (ServerFailure::Transaction, 2..) if tries >= TRIES => {
-                            todo.extend(batch.into_iter().map(|operation| vec![operation]));
-                        }
-                        (ServerFailure::Transaction | ServerFailure::Connection, _) => {
-                            continue_with(&mut todo, batch)
-                        }
-                    }
+                self.shared.apply(effects);
+                if was_unknown {
+                    self.shared.look_everywhere();
+                }
+                for queued in batch {
+                    guarded("answering a call", || queued.operation.answer());
                 }
             }
+            Err(BatchFailure { failure, is_unknown, message }) => {
+                self.link.roll_back(&session, failure).await;
+                if is_unknown {
+                    batch.iter_mut().for_each(|queued| queued.operation.note_unknown());
+                }
+                self.note_failure(batch, failure, &message);
+            }
         }
+    }
+
+    /// Answers the operations whose deadline is over, and returns the others.
+    fn left_in_time(&self, batch: Vec<QueuedOperation>) -> Vec<QueuedOperation> {
+        let now = Instant::now();
+        let (expired, left): (Vec<_>, Vec<_>) =
+            batch.into_iter().partition(|queued| queued.operation.deadline() <= now);
+        self.fail(expired, &timed_out);
+        left
+    }
+
+    /// Answers operations with an error.
+    fn fail(&self, operations: Vec<QueuedOperation>, error: &dyn Fn(&str) -> ProviderError) {
+        if operations.iter().any(|queued| queued.operation.is_unknown()) {
+            // One of them may have taken effect, and no client was notified.
+            self.shared.look_everywhere();
+        }
+        for queued in operations {
+            guarded("answering a call", || queued.operation.fail(error));
+        }
+    }
+
+    /// A batch was not committed: its operations are tried again, or fail.
+    fn note_failure(&mut self, mut batch: Vec<QueuedOperation>, failure: ServerFailure, message: &str) {
+        if let Some(left_out) = self.warning.is_due() {
+            tracing::warn!(target: "everturn::providers::postgres", error = message, operations = batch.len(), left_out,
+                "a batch was not committed; trying again");
+        }
+        let is_single = batch.len() == 1;
+        if failure == ServerFailure::Content && is_single {
+            return self.fail(batch, &|name| ProviderError::permanent(name, message.to_owned()));
+        }
+        for queued in &mut batch {
+            queued.failures = queued.failures.saturating_add(1);
+            queued.is_alone |= match failure {
+                ServerFailure::Content | ServerFailure::Blocked => true,
+                ServerFailure::Transaction => queued.failures >= TRIES,
+                ServerFailure::Connection => false,
+            };
+        }
+        let is_others_fault =
+            matches!(failure, ServerFailure::Content | ServerFailure::Blocked) && !is_single;
+        let failures = batch.iter().map(|queued| queued.failures).max().unwrap_or(1);
+        let pause = if is_others_fault { Duration::ZERO } else { pause_after(failures) };
+        self.queue.try_again(batch, pause);
     }
 
     async fn commit(
         &self,
         session: &ServerSession,
-        batch: &mut [Box<dyn Operation>],
+        batch: &mut [QueuedOperation],
     ) -> Result<CommitEffects, BatchFailure> {
         let mut needs = Needs::default();
-        batch.iter().for_each(|operation| operation.needs(&mut needs));
-        let failed = |error: tokio_postgres::Error, may_be_committed: bool| {
-            let failure = ServerFailure::of(&error);
-            let is_unknown = may_be_committed && failure == ServerFailure::Connection;
-            BatchFailure { failure, is_unknown, message: shown(&error) }
-        };
-        let (test_now_ms, owner) = (self.shared.test_now_ms(), self.shared.owner);
-        let mut unit =
-            load::load(session, &needs, test_now_ms, owner).await.map_err(|error| failed(error, false))?;
-        self.shared.note_time(unit.now_ms);
+        batch.iter().for_each(|queued| queued.operation.needs(&mut needs));
+        let loaded = session.within(load::load(session, &needs, &self.shared)).await;
+        let mut unit = loaded.map_err(|error| BatchFailure::of(&error, false))?;
         if needs.receivers.iter().any(|id| unit.key_of(id).is_none()) {
             // Its row was deleted between the statement that makes missing rows and the one that locks them.
             let message = "an instance was deleted while a message to it was stored".to_owned();
             return Err(BatchFailure { failure: ServerFailure::Transaction, is_unknown: false, message });
         }
-        batch.iter_mut().for_each(|operation| operation.run(&mut unit));
+        batch.iter_mut().for_each(|queued| queued.operation.run(&mut unit));
         unit.finish();
-        writes::write(session, &unit).await.map_err(|error| failed(error, true))?;
+        let written = session.within(writes::write(session, &unit)).await;
+        written.map_err(|error| BatchFailure::of(&error, true))?;
         Ok(std::mem::take(&mut unit.effects))
     }
 }
 
-fn continue_with(todo: &mut VecDeque<Vec<Box<dyn Operation>>>, batch: Vec<Box<dyn Operation>>) {
-    todo.push_front(batch);
+impl Drop for CommitLane {
+    /// However the lane ends, no caller waits for it any more.
+    fn drop(&mut self) {
+        let ended = |name: &str| {
+            ProviderError::retryable(
+                name,
+                "the provider was closed; whether the call took effect is not known",
+            )
+        };
+        for operation in self.queue.end() {
+            guarded("answering a call", || operation.fail(&ended));
+        }
+        self.shared.close();
+    }
 }

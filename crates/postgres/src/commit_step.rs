@@ -1,17 +1,24 @@
 //! `commit_step`: a turn and the end of the activities that caused it, in one transaction.
 
 use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
 
-use everturn_provider::store::{StepCommit, StepDecline};
+use everturn_core::ExecutionStatus;
+use everturn_provider::store::{NextWork, StepAnswer, StepCommit, StepDecline, WorkFetch};
 use everturn_provider::{Clock, ProviderError, TagFilter};
 
+use crate::commit_queue::CommitQueue;
 use crate::commit_turn::CommitTurn;
+use crate::drawn_locks::{DrawnLocks, locked_before, shown_random};
 use crate::engine_version::OWN_ENGINE;
-use crate::fetch_work::{AssignedWork, WorkLock};
+use crate::fetch_work::{self, AssignedWork, ReadWork, WorkAnswer, WorkLock};
 use crate::locks::row_of;
 use crate::needs::{InstanceName, Needs};
 use crate::operation::{BatchOrder, Run, Verb};
-use crate::unit_of_work::UnitOfWork;
+use crate::provider::PostgresProvider;
+use crate::text::check_texts;
+use crate::unit_of_work::{ExecutionImage, UnitOfWork};
 
 /// A step as it is stored.
 pub(crate) struct CommitStep {
@@ -22,14 +29,14 @@ pub(crate) struct CommitStep {
     next: Vec<Option<WorkLock>>,
     turn: CommitTurn,
     called_ms: i64,
+    locks: Arc<DrawnLocks>,
 }
 
 /// What became of a step.
 pub(crate) enum Stepped {
     /// With what the workers go on with.
     Committed(Vec<Option<AssignedWork>>),
-    /// An earlier call was committed, and its caller did not learn of it. Its workers fetch for themselves: what it has locked
-    /// for them returns to the queue when the locks expire.
+    /// An earlier call was committed, and its caller did not learn of it.
     CommittedBefore,
     /// Nothing was written.
     Declined(StepDecline),
@@ -41,7 +48,9 @@ impl CommitStep {
         step: &StepCommit,
         clock: &dyn Clock,
         called_ms: i64,
+        commits: &Arc<CommitQueue>,
     ) -> Result<Self, ProviderError> {
+        check_texts(Self::NAME, [("the id of an instance", Some(step.instance.as_str()))])?;
         let tokens: HashSet<&str> = step.ended.iter().map(|ended| ended.lock_token.as_str()).collect();
         if tokens.len() != step.ended.len() {
             return Err(ProviderError::permanent(Self::NAME, "an activity ends twice in one step"));
@@ -53,10 +62,13 @@ impl CommitStep {
                 matches!(next.fetch.tags, TagFilter::DefaultOnly | TagFilter::DefaultAnd(_) | TagFilter::Any);
             takes_untagged.then(|| WorkLock { random: next.random, lock_timeout: next.fetch.lock_timeout })
         });
+        let next: Vec<Option<WorkLock>> = next.collect();
+        let randoms = next.iter().flatten().map(|lock| shown_random(lock.random)).collect();
         Ok(Self {
+            locks: Arc::new(DrawnLocks::new(Arc::clone(commits), randoms)),
             instance_id: step.instance.clone(),
             ended: step.ended.iter().map(|ended| ended.lock_token.clone()).collect(),
-            next: next.collect(),
+            next,
             turn: CommitTurn::encode(Self::NAME, &step.turn, clock, called_ms)?,
             called_ms,
         })
@@ -68,6 +80,14 @@ impl CommitStep {
             let activity = row_of(token).and_then(|seq| unit.activities.get(&seq));
             activity.is_some_and(|activity| activity.lock.check(token, self.called_ms).is_ok())
         })
+    }
+
+    /// Notes the row of the execution, if it was not read: that of the current one is known from its instance.
+    fn note_execution(&self, unit: &mut UnitOfWork, key: i64) {
+        let Some(instance) = unit.instances.get(&key) else { return };
+        let status = instance.status.clone().unwrap_or_else(|| ExecutionStatus::Running.as_str().to_owned());
+        let execution = ExecutionImage { status, pin: None, events: instance.events };
+        unit.executions.entry((key, self.turn.execution_id)).or_insert(execution);
     }
 
     /// Removes the ended activities.
@@ -124,6 +144,7 @@ impl Verb for CommitStep {
             return declined(StepDecline::WorkGone);
         }
         self.end_activities(unit);
+        self.note_execution(unit, key);
         self.turn.write(unit, key);
         Ok(Stepped::Committed(self.next.iter().map(|lock| unit.assign_ready(lock.as_ref()?)).collect()))
     }
@@ -132,5 +153,56 @@ impl Verb for CommitStep {
         if matches!(answer, Stepped::Committed(_)) {
             self.turn.check_in();
         }
+    }
+}
+
+/// Commits a step. Its workers go on with what it has locked for them, also if an earlier call did that.
+pub(crate) async fn commit(
+    provider: &PostgresProvider,
+    step: &StepCommit,
+) -> Result<StepAnswer, ProviderError> {
+    let verb = CommitStep::encode(step, provider.clock(), provider.now_ms(), provider.commits())?;
+    let (locks, next) = (Arc::clone(&verb.locks), verb.next.clone());
+    let assigned = match provider.call(verb).await? {
+        Stepped::Declined(reason) => {
+            locks.settle();
+            return Ok(StepAnswer::Declined(reason));
+        }
+        Stepped::Committed(assigned) => assigned,
+        // The step is committed whatever becomes of this: a worker without an activity fetches one.
+        Stepped::CommittedBefore => match locked_before(provider, &next).await {
+            Ok(assigned) => assigned,
+            Err(_unreadable) => return Ok(StepAnswer::Committed(next.iter().map(|_| None).collect())),
+        },
+    };
+    let answer = |work| WorkAnswer::new(work, provider.commits());
+    let answers: Vec<Option<WorkAnswer>> = assigned.into_iter().map(|work| work.map(answer)).collect();
+    locks.settle();
+    let mut read = Vec::with_capacity(answers.len());
+    for (answer, ended) in answers.into_iter().zip(&step.ended) {
+        read.push(match &ended.next {
+            Some(next) => next_work(provider, answer, next).await,
+            None => None,
+        });
+    }
+    let next = read.into_iter().map(|work| work.map(|work| work.handed_out(provider.clock()))).collect();
+    Ok(StepAnswer::Committed(next))
+}
+
+/// What the worker of an ended activity goes on with.
+async fn next_work(
+    provider: &PostgresProvider,
+    answer: Option<WorkAnswer>,
+    next: &NextWork,
+) -> Option<ReadWork> {
+    match answer {
+        Some(answer) => fetch_work::decode(provider, answer, next.fetch.lock_timeout).await.ok().flatten(),
+        // The step gives no activities of sessions.
+        None if next.fetch.session.is_some() => {
+            let mut look = WorkFetch::clone(&next.fetch).with_work_max(1);
+            look.poll_timeout = Duration::ZERO;
+            fetch_work::read(provider, &look).await.ok()?.pop()
+        }
+        None => None,
     }
 }

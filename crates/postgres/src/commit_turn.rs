@@ -15,8 +15,8 @@ use crate::locks::{row_of, unknown_token};
 use crate::needs::{EventRange, InstanceName, Needs};
 use crate::operation::{BatchOrder, Run, Verb};
 use crate::orchestrator_queue;
-use crate::text::check_texts;
-use crate::unit_of_work::{ExecutionImage, UnitOfWork};
+use crate::text::{check_activity, check_message, check_texts};
+use crate::unit_of_work::{ActivityIdentity, ExecutionImage, UnitOfWork};
 
 /// A turn as it is stored.
 pub(crate) struct CommitTurn {
@@ -31,7 +31,7 @@ pub(crate) struct CommitTurn {
     update: ExecutionUpdate,
     /// The category of the failure that it records.
     failure_kind: Option<&'static str>,
-    cancelled: Vec<(String, i64, i64)>,
+    cancelled: Vec<ActivityIdentity>,
     pub(crate) base: Option<Stamp>,
     pub(crate) stamp: Stamp,
     check_in: Option<CheckIn>,
@@ -77,17 +77,13 @@ impl CommitTurn {
             check_texts(operation, [("a key", key), ("the value of a key", value)])?;
         }
         for activity in &activities {
-            check_texts(
-                operation,
-                [
-                    ("the name of an activity", Some(activity.name.as_str())),
-                    ("a session", activity.session_id.as_deref()),
-                    ("a tag", activity.tag.as_deref()),
-                ],
-            )?;
+            check_activity(operation, activity)?;
         }
         for (message, _) in &messages {
-            check_texts(operation, [("the id of an instance", Some(message.instance_id.as_str()))])?;
+            check_message(operation, message)?;
+        }
+        for cancelled in &commit.cancelled_activities {
+            check_texts(operation, [("the id of an instance", Some(cancelled.instance.as_str()))])?;
         }
         let payload_bytes = delta.bytes()
             + activities.iter().map(StoredActivity::bytes).sum::<usize>()
@@ -284,6 +280,7 @@ impl CommitTurn {
             instances.push(instance_id.clone());
             executions.push(*execution_id);
             ids.push(*activity_id);
+            unit.cancelled.insert((instance_id.clone(), *execution_id, *activity_id));
         }
         // While its lock is in the row, a message to the instance itself does not make it ready.
         for (message, delay) in &self.messages {
@@ -431,7 +428,8 @@ impl CommitTurn {
             || (self.delta.has_outcome() && self.update.status.is_none())
             || pin.as_deref().is_some_and(|pin| stored.and_then(|stored| stored.pin.as_deref()) != Some(pin));
         if is_changed {
-            unit.writes.executions.push(key, id, events, &self.delta, pin.clone());
+            let pin = self.update.pinned_engine_version.as_ref();
+            unit.writes.executions.push(key, id, events, &self.delta, pin);
         }
         unit.writes.history.push(key, id, &self.delta);
         if let Some(status) = &self.custom_status {

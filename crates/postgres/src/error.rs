@@ -58,6 +58,14 @@ impl PostgresError {
         }
     }
 
+    /// The server did not answer while `doing` was under way.
+    pub(crate) fn exchange(doing: impl fmt::Display, error: ExchangeError) -> Self {
+        match error {
+            ExchangeError::Server(source) => Self::server(doing, source),
+            ExchangeError::Late => Self::database(format!("{doing}: {error}")),
+        }
+    }
+
     /// Whether the URL could not be understood.
     pub fn is_url(&self) -> bool {
         self.kind == PostgresErrorKind::Url
@@ -102,11 +110,47 @@ pub(crate) fn shown(error: &tokio_postgres::Error) -> String {
     }
 }
 
+/// Why an exchange with the server failed.
+#[derive(Debug)]
+pub(crate) enum ExchangeError {
+    /// The server said so, or the connection was lost.
+    Server(tokio_postgres::Error),
+    /// The server did not answer in time. The connection is of no use any more.
+    Late,
+}
+
+impl From<tokio_postgres::Error> for ExchangeError {
+    fn from(error: tokio_postgres::Error) -> Self {
+        Self::Server(error)
+    }
+}
+
+impl ExchangeError {
+    /// What it means for the transaction that met it.
+    pub(crate) fn failure(&self) -> ServerFailure {
+        match self {
+            Self::Server(error) => ServerFailure::of(error),
+            Self::Late => ServerFailure::Connection,
+        }
+    }
+}
+
+impl fmt::Display for ExchangeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Server(error) => f.write_str(&shown(error)),
+            Self::Late => f.write_str("the server did not answer in time"),
+        }
+    }
+}
+
 /// What an error of the server means for the transaction that met it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ServerFailure {
     /// The connection is of no use any more. If the transaction was being committed, its outcome is unknown.
     Connection,
+    /// The transaction was rolled back because it waited too long for a row that another transaction holds.
+    Blocked,
     /// The transaction was rolled back; the same one may succeed.
     Transaction,
     /// The transaction was rolled back because of what it contains; the same one fails again.
@@ -134,9 +178,18 @@ impl ServerFailure {
         if code.code().starts_with("08") || of_connection.contains(code) {
             return Self::Connection;
         }
+        if *code == SqlState::LOCK_NOT_AVAILABLE {
+            return Self::Blocked;
+        }
+        // Rights and tables come and go while an operator works on the database: no instance fails because of that.
+        let of_operator =
+            [SqlState::INSUFFICIENT_PRIVILEGE, SqlState::UNDEFINED_TABLE, SqlState::INVALID_SCHEMA_NAME];
+        if of_operator.contains(code) {
+            return Self::Transaction;
+        }
         match code.code().get(..2) {
-            // Data, constraints, missing tables or rights, damage.
-            Some("21" | "22" | "23" | "2B" | "42" | "0A" | "3F" | "XX") => Self::Content,
+            // Data, constraints, limits of the server, statements that it does not understand, damage.
+            Some("21" | "22" | "23" | "2B" | "42" | "0A" | "3F" | "54" | "XX") => Self::Content,
             _ => Self::Transaction,
         }
     }
@@ -152,7 +205,7 @@ pub(crate) fn storage_error(operation: &str, error: tokio_postgres::Error) -> Pr
             ProviderError::damaged(operation, message)
         }
         ServerFailure::Content => ProviderError::permanent(operation, message),
-        ServerFailure::Connection | ServerFailure::Transaction => {
+        ServerFailure::Connection | ServerFailure::Blocked | ServerFailure::Transaction => {
             ProviderError::retryable(operation, message)
         }
     };

@@ -1,6 +1,6 @@
 //! `fetch_turns`: the fetch lane locks instances and tags their messages; the fetch then reads the histories and decodes.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,18 +13,20 @@ use everturn_provider::{Clock, OrchestrationItem, ProviderError};
 use semver::Version;
 use tokio_postgres::{Error, Row};
 
-use crate::engine_version::OWN_ENGINE;
+use crate::callbacks::guarded;
+use crate::commit_queue::CommitQueue;
+use crate::engine_version::{OWN_ENGINE, order_of};
 use crate::kv;
 use crate::locks::token;
 use crate::parked_fetches::{ParkedTurnFetch, may_take};
 use crate::provider::PostgresProvider;
 use crate::read;
-use crate::return_unread::UnreadGuard;
+use crate::return_unread::{UnreadGuard, UnreadWork};
 use crate::session::{Parameter, ServerSession};
 
-/// How many candidates one look reads.
+/// How many candidates one look reads at most.
 const CANDIDATES: i64 = 64;
-/// How many looks one round takes at most: what is left is found in the next one.
+/// How many looks one round takes at most: the next one goes on from there.
 const PAGES: usize = 16;
 
 macro_rules! candidate_columns {
@@ -38,15 +40,27 @@ macro_rules! candidate_columns {
          FROM {schema}.everturn_instances AS i "
     };
 }
+/// What the engine of this process can run, and one of the fetches can replay.
+macro_rules! can_be_run {
+    () => {
+        "i.needs_engine <= $3 AND coalesce((SELECT EXISTS (SELECT 1 FROM unnest($5::bigint[], $6::bigint[]) AS r (low, high) \
+             WHERE e.pinned_order BETWEEN r.low AND r.high) FROM {schema}.everturn_executions AS e \
+             WHERE e.instance_key = i.instance_key AND e.execution_id = coalesce(i.current_execution_id, 1) \
+             AND e.pinned_order IS NOT NULL), true) "
+    };
+}
 const READY: &str = concat!(
     candidate_columns!(),
-    "WHERE i.ready_seq IS NOT NULL AND i.delayed_until_ms IS NULL AND i.ready_seq > $2 AND i.needs_engine <= $3 \
-     ORDER BY i.ready_seq LIMIT $4 FOR UPDATE OF i SKIP LOCKED"
+    "WHERE i.ready_seq IS NOT NULL AND i.delayed_until_ms IS NULL AND i.ready_seq > $2 AND ",
+    can_be_run!(),
+    "ORDER BY i.ready_seq LIMIT $4 FOR UPDATE OF i SKIP LOCKED"
 );
 const READY_FOR_HANDLER: &str = concat!(
     candidate_columns!(),
-    "WHERE i.ready_seq IS NOT NULL AND i.delayed_until_ms IS NOT NULL AND i.missing_handler = $5 AND i.missing_version = $6 \
-     AND i.ready_seq > $2 AND i.needs_engine <= $3 ORDER BY i.ready_seq LIMIT $4 FOR UPDATE OF i SKIP LOCKED"
+    "WHERE i.ready_seq IS NOT NULL AND i.delayed_until_ms IS NOT NULL AND i.missing_handler = $7 AND i.missing_version = $8 \
+     AND i.ready_seq > $2 AND ",
+    can_be_run!(),
+    "ORDER BY i.ready_seq LIMIT $4 FOR UPDATE OF i SKIP LOCKED"
 );
 /// One look for each handler, however many instances wait for it.
 const MISSING_HANDLERS: &str = "WITH RECURSIVE waited (handler, version) AS ( \
@@ -196,9 +210,37 @@ pub(crate) struct TurnAnswer {
 #[derive(Default)]
 pub(crate) struct TurnRound {
     /// For each fetch that gets something: its place among the parked ones, and what it gets.
-    pub(crate) assigned: Vec<(usize, Vec<AssignedTurn>)>,
+    pub(crate) assigned: Vec<(usize, Vec<TurnAnswer>)>,
     /// There may be more instances than were looked at.
     pub(crate) has_more: bool,
+    /// It took as many looks as a round may take, and a fetch still waits.
+    pub(crate) is_cut: bool,
+    /// Instances were locked for the transaction that the fetches could have taken, but did not.
+    pub(crate) left_some: bool,
+}
+
+/// How far rounds have got that found too many instances which no fetch may take now. It begins anew at the end, and whenever
+/// all fetches are served.
+#[derive(Debug)]
+pub(crate) struct TurnWalk {
+    after: i64,
+}
+
+impl Default for TurnWalk {
+    fn default() -> Self {
+        Self { after: i64::MIN }
+    }
+}
+
+/// The pinned versions that one of the fetches can replay, as ranges of their numbers.
+fn pinned_ranges(fetches: &[ParkedTurnFetch]) -> (Vec<i64>, Vec<i64>) {
+    let range = |parked: &ParkedTurnFetch| match &parked.fetch.filter {
+        None => Some((i64::MIN, i64::MAX)),
+        Some(filter) => {
+            filter.supported_engine_versions.first().map(|range| (order_of(&range.min), order_of(&range.max)))
+        }
+    };
+    fetches.iter().filter_map(range).collect::<BTreeSet<_>>().into_iter().unzip()
 }
 
 /// Locks instances for these fetches, in a transaction of its own.
@@ -208,40 +250,55 @@ pub(crate) async fn assign(
     clock: &dyn Clock,
     test_now_ms: Option<i64>,
     owner: i64,
+    commits: &Arc<CommitQueue>,
+    walk: &mut TurnWalk,
 ) -> Result<TurnRound, Error> {
+    let (lows, highs) = pinned_ranges(fetches);
     let mut round = TurnRound::default();
     let mut taken: Vec<(usize, TurnCandidate)> = Vec::new();
     let began = clock.monotonic();
-    let mut after = i64::MIN;
+    let mut after = walk.after;
     session.run("BEGIN").await?;
     let handlers = missing_handlers(session, fetches).await?;
-    let mut candidates = Vec::new();
+    let (wanted, mut candidates) = (demand(fetches), Vec::new());
     for handler in &handlers {
         let version =
             handler.version.as_ref().map_or_else(|| "*".to_owned(), |version| format!("={version}"));
         let rows = session
             .query(
                 READY_FOR_HANDLER,
-                &[&test_now_ms, &i64::MIN, &OWN_ENGINE, &CANDIDATES, &handler.name, &version],
+                &[&test_now_ms, &i64::MIN, &OWN_ENGINE, &wanted, &lows, &highs, &handler.name, &version],
             )
             .await?;
         candidates.extend(rows.iter().map(TurnCandidate::of).collect::<Result<Vec<_>, _>>()?);
     }
     for page in 0.. {
-        let rows = session.query(READY, &[&test_now_ms, &after, &OWN_ENGINE, &CANDIDATES]).await?;
-        let is_last = i64::try_from(rows.len()).is_ok_and(|found| found < CANDIDATES);
-        candidates.extend(rows.iter().map(TurnCandidate::of).collect::<Result<Vec<_>, _>>()?);
+        // Many that no fetch may take can be in the way of those that one may.
+        let limit = if page == 0 { wanted } else { CANDIDATES };
+        let parameters: [Parameter<'_>; 6] = [&test_now_ms, &after, &OWN_ENGINE, &limit, &lows, &highs];
+        let rows = session.query(READY, &parameters).await?;
+        let is_last = i64::try_from(rows.len()).is_ok_and(|found| found < limit);
+        let found = rows.iter().map(TurnCandidate::of).collect::<Result<Vec<_>, _>>()?;
+        after = found.last().map_or(after, |last| last.ready_seq.max(after));
+        candidates.extend(found);
         candidates.sort_by_key(|candidate| candidate.ready_seq);
-        after = candidates.last().map_or(after, |last| last.ready_seq.max(after));
-        distribute(fetches, std::mem::take(&mut candidates), &mut taken);
+        round.left_some |= distribute(fetches, std::mem::take(&mut candidates), &mut taken);
         let is_served = taken.iter().map(|(fetch, _)| *fetch).collect::<HashSet<_>>().len() == fetches.len();
-        if is_last || is_served || page >= PAGES {
+        if is_last || is_served {
             round.has_more = !is_last;
+            *walk = TurnWalk::default();
+            break;
+        }
+        if page >= PAGES {
+            (round.has_more, round.is_cut) = (true, true);
+            walk.after = after;
             break;
         }
     }
     if taken.is_empty() {
         session.run("COMMIT").await?;
+        // Nothing has changed: other processes would find what they have found before.
+        round.left_some = false;
         return Ok(round);
     }
     let keys: Vec<i64> = taken.iter().map(|(_, candidate)| candidate.key).collect();
@@ -251,15 +308,20 @@ pub(crate) async fn assign(
     let lengths: Vec<i64> = taken.iter().map(|(fetch, _)| lock_ms(*fetch)).collect();
     let lock_parameters: [Parameter<'_>; 5] = [&test_now_ms, &keys, &tokens, &lengths, &owner];
     let tag_parameters: [Parameter<'_>; 2] = [&test_now_ms, &keys];
+    // If the answer to the commit is lost, the instances return.
+    let unread = |token: &String| UnreadWork::Turn { token: token.clone() };
+    let guards: Vec<UnreadGuard> =
+        tokens.iter().map(|token| UnreadGuard::new(Arc::clone(commits), unread(token))).collect();
     let (_, rows, ()) = tokio::try_join!(
         biased;
         session.execute(LOCK, &lock_parameters),
         session.query(TAG, &tag_parameters),
         session.run("COMMIT")
     )?;
-    for ((fetch, candidate), token) in taken.into_iter().zip(tokens) {
+    for (((fetch, candidate), token), guard) in taken.into_iter().zip(tokens).zip(guards) {
         let warm = fetches.get(fetch).and_then(|parked| parked.fetch.warm.as_ref());
         let turn = assigned_turn(candidate, token, began, &rows, warm)?;
+        let turn = TurnAnswer { turn, guard };
         match round.assigned.iter_mut().find(|(known, _)| *known == fetch) {
             Some((_, turns)) => turns.push(turn),
             None => round.assigned.push((fetch, vec![turn])),
@@ -291,7 +353,11 @@ fn assigned_turn(
     messages.sort_unstable_by_key(|message| (message.arrived_at_ms, message.seq));
     let execution_id = unsigned(candidate.execution_id());
     let lent = match (warm, candidate.stamp, &candidate.pin) {
-        (Some(warm), Some(stamp), Ok(_)) => warm.lend(&candidate.instance_id, execution_id, stamp),
+        (Some(warm), Some(stamp), Ok(_)) => {
+            let lend = || warm.lend(&candidate.instance_id, execution_id, stamp);
+            // It is locked: without its copy in memory its history is read.
+            guarded("lending an instance from memory", lend).flatten()
+        }
         _ => None,
     };
     Ok(AssignedTurn {
@@ -324,22 +390,35 @@ async fn missing_handlers(
     Ok(handlers)
 }
 
+/// How many instances the fetches take at most: what is locked beyond that is hidden from the other processes for nothing.
+fn demand(fetches: &[ParkedTurnFetch]) -> i64 {
+    let open = fetches.iter().filter(|parked| !parked.reply.is_closed());
+    let wanted = open.fold(0_usize, |sum, parked| sum.saturating_add(parked.fetch.turns_max));
+    i64::try_from(wanted).unwrap_or(CANDIDATES).clamp(1, CANDIDATES)
+}
+
 /// Gives candidates to fetches, the oldest to the fetch that waits longest. Starts come with other starts, instances in memory
-/// with others in memory; an instance that was fetched before, or whose history must be read, comes alone.
+/// with others in memory; an instance that was fetched before, or whose history must be read, comes alone. Returns whether one is left that a fetch could
+/// have taken if it had not others.
 fn distribute(
     fetches: &[ParkedTurnFetch],
     candidates: Vec<TurnCandidate>,
     taken: &mut Vec<(usize, TurnCandidate)>,
-) {
+) -> bool {
+    let mut left_some = false;
     // Fetches that take no more: what comes next must come alone.
     let mut full = HashSet::new();
     for candidate in candidates {
         if taken.iter().any(|(_, known)| known.key == candidate.key) {
             continue;
         }
+        let mut candidate = Some(candidate);
         for (nth, parked) in fetches.iter().enumerate() {
             let fetch = &parked.fetch;
-            if full.contains(&nth) || parked.reply.is_closed() || !candidate.fits(fetch) {
+            let Some(fitting) = candidate.as_ref().filter(|candidate| candidate.fits(fetch)) else {
+                continue;
+            };
+            if full.contains(&nth) || parked.reply.is_closed() {
                 continue;
             }
             let mut own = taken.iter().filter(|(of, _)| *of == nth).map(|(_, known)| known).peekable();
@@ -348,16 +427,18 @@ fn distribute(
             let is_taken = match own.peek() {
                 None => fetch.turns_max > 0,
                 Some(first) => {
-                    goes_with_others(first) && goes_with_others(&candidate) && own.count() < fetch.turns_max
+                    goes_with_others(first) && goes_with_others(fitting) && own.count() < fetch.turns_max
                 }
             };
             if is_taken {
-                taken.push((nth, candidate));
+                taken.extend(candidate.take().map(|candidate| (nth, candidate)));
                 break;
             }
             full.insert(nth);
         }
+        left_some |= candidate.is_some_and(|left| fetches.iter().any(|parked| left.fits(&parked.fetch)));
     }
+    left_some
 }
 
 /// The instances whose messages are orphans.

@@ -1,6 +1,6 @@
 //! `fetch_work`: the oldest activity that a worker may take.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,15 +11,17 @@ use everturn_provider::{Clock, ProviderError, TagFilter};
 use tokio::time::Instant;
 use tokio_postgres::{Error, Row};
 
+use crate::commit_queue::CommitQueue;
 use crate::damaged_activity;
 use crate::engine_version::OWN_ENGINE;
 use crate::fetch_lane::FetchCommand;
 use crate::locks::token;
 use crate::parked_fetches::{ParkedWorkFetch, may_take};
 use crate::provider::PostgresProvider;
-use crate::return_unread::UnreadGuard;
+use crate::return_unread::{UnreadGuard, UnreadWork};
 use crate::session::{Parameter, ServerSession};
 use crate::sessions::{LEASE, SessionLease};
+use crate::text::{check_tags, check_texts};
 use crate::unit_of_work::UnitOfWork;
 use crate::writes::stored_tag;
 
@@ -43,7 +45,7 @@ const MISSING_HANDLERS: &str = "WITH RECURSIVE waited (handler) AS ( \
      UNION ALL SELECT n.missing_handler FROM waited AS w, LATERAL (SELECT q.missing_handler \
          FROM {schema}.everturn_worker_queue AS q WHERE q.missing_handler IS NOT NULL AND q.missing_handler > w.handler \
          ORDER BY q.missing_handler LIMIT 1) AS n) SELECT handler FROM waited";
-const READY_FOR_HANDLER: &str = "SELECT q.seq, q.session_id, q.instance_id, q.work_item, q.attempt_count \
+const READY_FOR_HANDLER: &str = "SELECT q.seq, NULL::text, q.instance_id, q.work_item, q.attempt_count \
      FROM {schema}.everturn_worker_queue AS q WHERE q.missing_handler = $1 AND q.needs_engine <= $2 \
      AND (q.tag = ANY($3) OR $4) AND q.session_id IS NULL ORDER BY q.seq LIMIT $5 FOR UPDATE SKIP LOCKED";
 const READY_OF_SESSIONS: &str = "SELECT q.seq, q.session_id, q.instance_id, q.work_item, q.attempt_count, q.missing_handler, \
@@ -62,6 +64,7 @@ pub(crate) const STATEMENTS: &[&str] =
     &[READY, TAGS, MISSING_HANDLERS, READY_FOR_HANDLER, READY_OF_SESSIONS, LOCK, LEASE];
 
 /// What the worker of an ended activity takes in the same commit.
+#[derive(Debug, Clone)]
 pub(crate) struct WorkLock {
     pub(crate) random: u128,
     pub(crate) lock_timeout: Duration,
@@ -74,22 +77,61 @@ pub(crate) struct AssignedWork {
     instance_id: Option<String>,
     work_item: String,
     attempt_count: u32,
-    /// When the lock was taken, by the monotonic clock of this process; `None` if that is now.
-    locked_at: Option<Duration>,
+    /// A moment before the lock was taken, by the monotonic clock of this process.
+    locked_at: Duration,
     pub(crate) lease: Option<SessionLease>,
     place: Option<SessionPlace>,
 }
 
-/// What the lane answers. If it is dropped unread, the activity returns to the queue.
+impl AssignedWork {
+    /// An activity whose row was locked before.
+    pub(crate) fn locked(
+        token: String,
+        instance_id: String,
+        work_item: String,
+        attempt_count: u32,
+        locked_at: Duration,
+    ) -> Self {
+        let instance_id = Some(instance_id);
+        Self { token, instance_id, work_item, attempt_count, locked_at, lease: None, place: None }
+    }
+}
+
+/// An activity for a caller. If it is dropped unread, the activity returns to the queue.
 pub(crate) struct WorkAnswer {
-    pub(crate) work: AssignedWork,
-    pub(crate) guard: UnreadGuard,
+    work: AssignedWork,
+    guard: UnreadGuard,
+}
+
+impl WorkAnswer {
+    pub(crate) fn new(work: AssignedWork, commits: &Arc<CommitQueue>) -> Self {
+        let unread = UnreadWork::Activity { token: work.token.clone(), lease: work.lease.clone() };
+        Self { work, guard: UnreadGuard::new(Arc::clone(commits), unread) }
+    }
+}
+
+/// A decoded activity, which its caller does not have yet.
+pub(crate) struct ReadWork {
+    fetched: FetchedWork,
+    locked_at: Duration,
+    lock_timeout: Duration,
+    guard: UnreadGuard,
+}
+
+impl ReadWork {
+    /// The caller has it now.
+    pub(crate) fn handed_out(mut self, clock: &dyn Clock) -> FetchedWork {
+        self.guard.disarm();
+        let spent = clock.monotonic().saturating_sub(self.locked_at);
+        self.fetched.lock_left = self.lock_timeout.saturating_sub(spent);
+        self.fetched
+    }
 }
 
 impl UnitOfWork {
     /// Locks the oldest ready activity for the worker of a step.
     pub(crate) fn assign_ready(&mut self, lock: &WorkLock) -> Option<AssignedWork> {
-        let row = self.ready.pop_front()?;
+        let row = self.next_ready()?;
         let token = token(row.seq, lock.random);
         let lock_ms = stored_ms(length_ms(lock.lock_timeout));
         let until_ms = self.now_ms.saturating_add(lock_ms);
@@ -108,7 +150,7 @@ impl UnitOfWork {
             instance_id: None,
             work_item: row.work_item,
             attempt_count: u32::try_from(row.attempt_count.saturating_add(1)).unwrap_or(u32::MAX),
-            locked_at: None,
+            locked_at: self.began,
             lease: None,
             place: None,
         })
@@ -137,17 +179,30 @@ impl ReadyWorkRow {
 }
 
 /// Locks activities for these fetches, in a transaction of its own. Returns for each fetch that gets some its place among the
-/// parked ones, and what it gets.
+/// parked ones, and what it gets; and whether some were locked for the transaction that no fetch took although it could have.
 pub(crate) async fn assign(
     session: &ServerSession,
     fetches: &[ParkedWorkFetch],
     clock: &dyn Clock,
     test_now_ms: Option<i64>,
     owner: i64,
-) -> Result<Vec<(usize, Vec<AssignedWork>)>, Error> {
+    commits: &Arc<CommitQueue>,
+) -> Result<(Vec<(usize, Vec<WorkAnswer>)>, bool), Error> {
     let began = clock.monotonic();
     session.run("BEGIN").await?;
-    let mut round = WorkRound { session, test_now_ms, owner, taken: BTreeSet::new() };
+    let is_open = |parked: &&ParkedWorkFetch| !parked.reply.is_closed();
+    let wanted: usize = fetches.iter().filter(is_open).map(|parked| parked.fetch.work_max).sum();
+    let mut round = WorkRound {
+        session,
+        test_now_ms,
+        owner,
+        wanted: i64::try_from(wanted).unwrap_or(i64::MAX),
+        taken: BTreeSet::new(),
+        replaced: BTreeSet::new(),
+        used_tags: None,
+        missing_handlers: None,
+        ready: HashMap::new(),
+    };
     let mut assigned = Vec::new();
     let mut locks: (Vec<i64>, Vec<String>, Vec<i64>) = Default::default();
     for (nth, parked) in fetches.iter().enumerate() {
@@ -161,15 +216,17 @@ pub(crate) async fn assign(
             locks.0.push(row.seq);
             locks.1.push(token.clone());
             locks.2.push(lock_ms);
-            work.push(AssignedWork {
+            let assigned_work = AssignedWork {
                 token,
-                instance_id: Some(row.instance_id),
-                work_item: row.work_item,
+                instance_id: Some(row.instance_id.clone()),
+                work_item: row.work_item.clone(),
                 attempt_count: u32::try_from(row.attempt_count.saturating_add(1)).unwrap_or(u32::MAX),
-                locked_at: Some(began),
+                locked_at: began,
                 lease,
                 place,
-            });
+            };
+            // From here on: if the answer to the commit is lost, the activity returns.
+            work.push(WorkAnswer::new(assigned_work, commits));
         }
         if !work.is_empty() {
             assigned.push((nth, work));
@@ -178,10 +235,11 @@ pub(crate) async fn assign(
     let parameters: [Parameter<'_>; 5] = [&test_now_ms, &locks.0, &locks.1, &locks.2, &owner];
     if locks.0.is_empty() {
         session.run("COMMIT").await?;
-    } else {
-        tokio::try_join!(biased; session.execute(LOCK, &parameters), session.run("COMMIT"))?;
+        // Nothing has changed: other processes would find what they have found before.
+        return Ok((assigned, false));
     }
-    Ok(assigned)
+    tokio::try_join!(biased; session.execute(LOCK, &parameters), session.run("COMMIT"))?;
+    Ok((assigned, round.left_some()))
 }
 
 /// One round of assignments.
@@ -189,16 +247,32 @@ struct WorkRound<'a> {
     session: &'a ServerSession,
     test_now_ms: Option<i64>,
     owner: i64,
+    /// How many activities all fetches together may take.
+    wanted: i64,
     taken: BTreeSet<i64>,
+    /// Locked for a fetch that had older ones to take.
+    replaced: BTreeSet<i64>,
+    /// What was read for one fetch answers the same question of the others.
+    used_tags: Option<Vec<String>>,
+    missing_handlers: Option<Vec<String>>,
+    ready: HashMap<ReadyQuestion, Vec<Arc<ReadyWorkRow>>>,
 }
 
-type TakenRow = (ReadyWorkRow, Option<SessionLease>, Option<SessionPlace>);
+/// Which ready activities are asked for, among those that are bound to no session.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum ReadyQuestion {
+    /// Those with this tag.
+    Tag(String),
+    /// Those that wait for this handler, with one of these tags or with any.
+    Handler { handler: String, tags: Vec<String>, takes_all: bool },
+}
+
+type TakenRow = (Arc<ReadyWorkRow>, Option<SessionLease>, Option<SessionPlace>);
 
 impl WorkRound<'_> {
     /// What a fetch gets, the oldest first.
     async fn take(&mut self, fetch: &WorkFetch) -> Result<Vec<TakenRow>, Error> {
         let mut plain = self.unbound(fetch).await?;
-        plain.retain(|row| !self.taken.contains(&row.seq));
         plain.sort_by_key(|row| row.seq);
         plain.truncate(fetch.work_max);
         let mut rows: Vec<TakenRow> = plain.into_iter().map(|row| (row, None, None)).collect();
@@ -209,36 +283,80 @@ impl WorkRound<'_> {
         Ok(rows)
     }
 
-    /// The oldest ready activities that are bound to no session.
-    async fn unbound(&self, fetch: &WorkFetch) -> Result<Vec<ReadyWorkRow>, Error> {
-        let wanted = i64::try_from(fetch.work_max.saturating_add(self.taken.len())).unwrap_or(i64::MAX);
+    /// Ready activities that the fetch may take and that are bound to no session, the oldest of each question.
+    async fn unbound(&mut self, fetch: &WorkFetch) -> Result<Vec<Arc<ReadyWorkRow>>, Error> {
         let takes_all = fetch.tags == TagFilter::Any;
-        let tags: Vec<String> = match &fetch.tags {
+        let mut tags: Vec<String> = match &fetch.tags {
             TagFilter::None => return Ok(Vec::new()),
             TagFilter::DefaultOnly => vec![stored_tag(None)],
             TagFilter::Tags(tags) => tags.iter().map(|tag| stored_tag(Some(tag))).collect(),
             TagFilter::DefaultAnd(tags) => {
                 tags.iter().map(|tag| stored_tag(Some(tag))).chain([stored_tag(None)]).collect()
             }
-            TagFilter::Any => {
-                let rows = self.session.query(TAGS, &[]).await?;
-                rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?
-            }
+            TagFilter::Any => self.used_tags().await?,
         };
+        tags.sort_unstable();
         let mut found = Vec::new();
         for tag in &tags {
-            let rows = self.session.query(READY, &[tag, &OWN_ENGINE, &wanted]).await?;
-            found.extend(rows.iter().map(ReadyWorkRow::of).collect::<Result<Vec<_>, _>>()?);
+            found.extend(self.ready(ReadyQuestion::Tag(tag.clone()), fetch.work_max).await?);
         }
-        for row in self.session.query(MISSING_HANDLERS, &[]).await? {
-            let handler: String = row.try_get(0)?;
+        for handler in self.missing_handlers().await? {
             if may_take(fetch.handlers.as_ref(), Some(&HandlerKey::activity(&handler))) {
-                let parameters: [Parameter<'_>; 5] = [&handler, &OWN_ENGINE, &tags, &takes_all, &wanted];
-                let rows = self.session.query(READY_FOR_HANDLER, &parameters).await?;
-                found.extend(rows.iter().map(ReadyWorkRow::of).collect::<Result<Vec<_>, _>>()?);
+                let tags = if takes_all { Vec::new() } else { tags.clone() };
+                let question = ReadyQuestion::Handler { handler, tags, takes_all };
+                found.extend(self.ready(question, fetch.work_max).await?);
             }
         }
         Ok(found)
+    }
+
+    /// The oldest rows that answer a question and that no fetch has got yet.
+    async fn ready(
+        &mut self,
+        question: ReadyQuestion,
+        work_max: usize,
+    ) -> Result<Vec<Arc<ReadyWorkRow>>, Error> {
+        if !self.ready.contains_key(&question) {
+            let rows = match &question {
+                ReadyQuestion::Tag(tag) => {
+                    self.session.query(READY, &[tag, &OWN_ENGINE, &self.wanted]).await?
+                }
+                ReadyQuestion::Handler { handler, tags, takes_all } => {
+                    let parameters: [Parameter<'_>; 5] =
+                        [handler, &OWN_ENGINE, tags, takes_all, &self.wanted];
+                    self.session.query(READY_FOR_HANDLER, &parameters).await?
+                }
+            };
+            let row = |row: &Row| ReadyWorkRow::of(row).map(Arc::new);
+            let rows = rows.iter().map(row).collect::<Result<Vec<_>, _>>()?;
+            self.ready.insert(question.clone(), rows);
+        }
+        let Some(rows) = self.ready.get_mut(&question) else { return Ok(Vec::new()) };
+        let taken = &self.taken;
+        rows.retain(|row| !taken.contains(&row.seq));
+        Ok(rows.iter().take(work_max).cloned().collect())
+    }
+
+    /// Whether activities were locked that a fetch could have taken, but did not.
+    fn left_some(&self) -> bool {
+        let mut left = self.ready.values().flatten().map(|row| &row.seq).chain(&self.replaced);
+        left.any(|seq| !self.taken.contains(seq))
+    }
+
+    /// The tags of ready activities.
+    async fn used_tags(&mut self) -> Result<Vec<String>, Error> {
+        if self.used_tags.is_none() {
+            self.used_tags = Some(texts(&self.session.query(TAGS, &[]).await?)?);
+        }
+        Ok(self.used_tags.clone().unwrap_or_default())
+    }
+
+    /// The handlers that activities wait for.
+    async fn missing_handlers(&mut self) -> Result<Vec<String>, Error> {
+        if self.missing_handlers.is_none() {
+            self.missing_handlers = Some(texts(&self.session.query(MISSING_HANDLERS, &[]).await?)?);
+        }
+        Ok(self.missing_handlers.clone().unwrap_or_default())
     }
 
     /// Adds activities of sessions that the fetch may take, those that are older than what it has.
@@ -289,10 +407,10 @@ impl WorkRound<'_> {
                 if is_full {
                     // The youngest of the others stays for another fetch.
                     if let Some(last) = rows.iter().position(|(row, ..)| Some(row.seq) == youngest) {
-                        rows.remove(last);
+                        self.replaced.insert(rows.remove(last).0.seq);
                     }
                 }
-                rows.push((activity, Some(lease), place));
+                rows.push((Arc::new(activity), Some(lease), place));
                 rows.sort_by_key(|(row, ..)| row.seq);
             }
             if is_last {
@@ -311,7 +429,7 @@ impl WorkRound<'_> {
         leased_by: &Option<String>,
     ) -> Result<Option<SessionLease>, Error> {
         let lease_ms = stored_ms(length_ms(length));
-        let now = self.session.query_opt(crate::load::NOW, &[&self.test_now_ms]).await?;
+        let now = self.session.query_opt(crate::shared::NOW, &[&self.test_now_ms]).await?;
         let now_ms: i64 = now.map_or(Ok(0), |row| row.try_get(0))?;
         let parameters: [Parameter<'_>; 5] = [&session_id, &owner_id, &now_ms, &lease_ms, &self.owner];
         let is_leased = self.session.query_opt(LEASE, &parameters).await?.is_some();
@@ -323,11 +441,27 @@ impl WorkRound<'_> {
     }
 }
 
-/// Parks a fetch in the lane, then decodes what it was assigned.
+fn texts(rows: &[Row]) -> Result<Vec<String>, Error> {
+    rows.iter().map(|row| row.try_get(0)).collect()
+}
+
+/// Fetches activities for a caller.
 pub(crate) async fn fetch(
     provider: &PostgresProvider,
     fetch: &WorkFetch,
 ) -> Result<Vec<FetchedWork>, ProviderError> {
+    let read = read(provider, fetch).await?;
+    Ok(read.into_iter().map(|work| work.handed_out(provider.clock())).collect())
+}
+
+/// Parks a fetch in the lane, then decodes what it was assigned.
+pub(crate) async fn read(
+    provider: &PostgresProvider,
+    fetch: &WorkFetch,
+) -> Result<Vec<ReadWork>, ProviderError> {
+    check_tags("fetch_work", &fetch.tags)?;
+    let owner_id = fetch.session.as_ref().map(|session| session.owner_id.as_str());
+    check_texts("fetch_work", [("the id of an owner", owner_id)])?;
     if fetch.tags == TagFilter::None {
         tokio::time::sleep(fetch.poll_timeout).await;
         return Ok(Vec::new());
@@ -347,7 +481,7 @@ pub(crate) async fn fetch(
         }
         let mut fetched = Vec::new();
         for answer in answers {
-            fetched.extend(decode(provider, answer.work, Some(answer.guard), fetch.lock_timeout).await?);
+            fetched.extend(decode(provider, answer, fetch.lock_timeout).await?);
         }
         if !fetched.is_empty() {
             return Ok(fetched);
@@ -358,21 +492,19 @@ pub(crate) async fn fetch(
 /// Decodes an assigned activity. A damaged one is removed.
 pub(crate) async fn decode(
     provider: &PostgresProvider,
-    work: AssignedWork,
-    mut guard: Option<UnreadGuard>,
+    answer: WorkAnswer,
     lock_timeout: Duration,
-) -> Result<Option<FetchedWork>, ProviderError> {
+) -> Result<Option<ReadWork>, ProviderError> {
+    let WorkAnswer { work, guard } = answer;
     let reason = match serde_json::from_str(&work.work_item) {
         Ok(item @ WorkItem::ActivityExecute { .. }) => {
             let is_own = work.instance_id.as_deref().is_none_or(|instance| instance == item.instance());
             if is_own {
-                guard.iter_mut().for_each(UnreadGuard::disarm);
-                let now = provider.clock().monotonic();
-                let spent = work.locked_at.map_or(Duration::ZERO, |at| now.saturating_sub(at));
-                let left = lock_timeout.saturating_sub(spent);
-                let mut fetched = FetchedWork::new(item, work.token, left, work.attempt_count);
+                // How much of the lock is left is known when the answer is given.
+                let mut fetched = FetchedWork::new(item, work.token, Duration::ZERO, work.attempt_count);
                 fetched.session_place = work.place;
-                return Ok(Some(fetched));
+                let locked_at = work.locked_at;
+                return Ok(Some(ReadWork { fetched, locked_at, lock_timeout, guard }));
             }
             format!("it says that it is for {}", item.instance())
         }

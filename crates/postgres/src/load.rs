@@ -7,12 +7,14 @@ use tokio_postgres::{Error, Row};
 
 use everturn_provider::encoded::EventCounts;
 
+use crate::drawn_locks::LOCK_DRAWN;
 use crate::engine_version::OWN_ENGINE;
 use crate::instance_image::{InstanceImage, QueuedMessages, instance_columns};
 use crate::locks::StoredLock;
 use crate::needs::{EventRange, InstanceName, Needs};
 use crate::session::{Parameter, ServerSession};
 use crate::sessions::{LeaseRenewal, RENEW_LEASES};
+use crate::shared::{NOW, Shared};
 use crate::unit_of_work::{ActivityImage, ExecutionImage, ReadyRow, StoredRange, UnitOfWork};
 
 /// The keys of the instances that `$1` lists by key and `$2` by id.
@@ -39,7 +41,6 @@ macro_rules! queued {
     };
 }
 
-pub(crate) const NOW: &str = "SELECT {schema}.everturn_now_ms($1)";
 // In the order of their ids, as every process does.
 const MAKE_RECEIVERS: &str = "INSERT INTO {schema}.everturn_instances (instance_id) \
      SELECT id FROM unnest($1::text[]) AS w (id) \
@@ -86,9 +87,9 @@ const READ_EVENTS: &str = "SELECT h.instance_key, h.execution_id, h.events \
      AND h.execution_id = $3 AND h.first_event_id <= $5 AND h.first_event_id >= coalesce((SELECT max(b.first_event_id) \
          FROM {schema}.everturn_history AS b WHERE b.instance_key = h.instance_key AND b.execution_id = $3 \
          AND b.first_event_id <= $4), 0)";
-const LOCK_ACTIVITIES: &str = "SELECT q.seq, q.lock_token, q.locked_until_ms, q.lock_ms, q.session_id, q.ready \
+const LOCK_ACTIVITIES: &str = "SELECT q.seq, q.lock_token, q.locked_until_ms, q.lock_ms, q.session_id \
      FROM {schema}.everturn_worker_queue AS q WHERE q.seq = ANY($1) ORDER BY q.seq FOR UPDATE";
-const LOCK_READY: &str = "SELECT q.seq, q.attempt_count, q.work_item FROM {schema}.everturn_worker_queue AS q \
+const LOCK_READY: &str = "SELECT q.seq, q.instance_id, q.execution_id, q.activity_id, q.attempt_count, q.work_item FROM {schema}.everturn_worker_queue AS q \
      WHERE q.ready AND q.session_id IS NULL AND q.missing_handler IS NULL AND q.tag = '' AND q.needs_engine <= $1 \
      ORDER BY q.seq LIMIT $2 FOR UPDATE SKIP LOCKED";
 const READ_DUE: &str = "SELECT q.instance_key, q.seq FROM {schema}.everturn_orchestrator_queue AS q \
@@ -107,6 +108,7 @@ pub(crate) const STATEMENTS: &[&str] = &[
     READ_EXECUTIONS,
     READ_EVENTS,
     LOCK_ACTIVITIES,
+    LOCK_DRAWN,
     LOCK_READY,
     READ_DUE,
     RENEW_LEASES,
@@ -118,12 +120,12 @@ pub(crate) const STATEMENTS: &[&str] = &[
 pub(crate) async fn load(
     session: &ServerSession,
     needs: &Needs,
-    test_now_ms: Option<i64>,
-    owner: i64,
+    shared: &Shared,
 ) -> Result<UnitOfWork, Error> {
+    let began = shared.clock.monotonic();
     let wanted = WantedRows::of(needs);
-    let rows = wanted.read(session, needs, test_now_ms, owner).await?;
-    let mut unit = UnitOfWork { owner, now_ms: number(&rows.now)?, ..UnitOfWork::default() };
+    let rows = wanted.read(session, needs, shared).await?;
+    let mut unit = UnitOfWork { owner: shared.owner, now_ms: rows.now_ms, began, ..UnitOfWork::default() };
     rows.add_instances(&mut unit)?;
     rows.add_others(&mut unit)?;
     Ok(unit)
@@ -147,13 +149,14 @@ struct WantedRows<'a> {
 
 /// What the statements of a batch returned.
 struct LoadedRows {
-    now: Vec<Row>,
+    now_ms: i64,
     made: Vec<Row>,
     instances: Vec<Row>,
     messages: Vec<Row>,
     executions: Vec<Row>,
     events: Vec<Vec<Row>>,
     activities: Vec<Row>,
+    drawn: Vec<Row>,
     ready: Vec<Row>,
     due_messages: Vec<Row>,
     renewed_leases: Vec<u64>,
@@ -188,16 +191,16 @@ impl<'a> WantedRows<'a> {
         &self,
         session: &ServerSession,
         needs: &Needs,
-        test_now_ms: Option<i64>,
-        owner: i64,
+        shared: &Shared,
     ) -> Result<LoadedRows, Error> {
-        let now_parameters: [Parameter<'_>; 1] = [&test_now_ms];
+        let (test_now_ms, owner) = (shared.test_now_ms(), shared.owner);
         let receiver_parameters: [Parameter<'_>; 1] = [&self.receivers];
         let instance_parameters: [Parameter<'_>; 2] = [&self.keys, &self.ids];
         let message_parameters: [Parameter<'_>; 4] = [&self.keys, &self.ids, &test_now_ms, &self.released];
         let execution_parameters: [Parameter<'_>; 4] =
             [&self.executions.0, &self.executions.1, &self.executions_by_id.0, &self.executions_by_id.1];
         let activity_parameters: [Parameter<'_>; 1] = [&self.activities];
+        let drawn_parameters: [Parameter<'_>; 2] = [&owner, &needs.drawn];
         let ready_parameters: [Parameter<'_>; 2] = [&OWN_ENGINE, &self.workers];
         let due_parameters: [Parameter<'_>; 2] = [&test_now_ms, &self.due];
         let (message_count, activity_count): ([Parameter<'_>; 1], [Parameter<'_>; 1]) =
@@ -206,13 +209,14 @@ impl<'a> WantedRows<'a> {
         let has_executions = !self.executions.0.is_empty() || !self.executions_by_id.0.is_empty();
         let (
             (),
-            now,
+            now_ms,
             made,
             instances,
             messages,
             executions,
             events,
             activities,
+            drawn,
             ready,
             due_messages,
             renewed_leases,
@@ -221,13 +225,14 @@ impl<'a> WantedRows<'a> {
         ) = tokio::try_join!(
             biased;
             session.run("BEGIN ISOLATION LEVEL READ COMMITTED"),
-            session.query(NOW, &now_parameters),
+            shared.read_time(session, test_now_ms),
             when(!self.receivers.is_empty(), session.query(MAKE_RECEIVERS, &receiver_parameters)),
             when(has_instances, session.query(LOCK_INSTANCES, &instance_parameters)),
             when(has_instances, session.query(READ_MESSAGES, &message_parameters)),
             when(has_executions, session.query(READ_EXECUTIONS, &execution_parameters)),
             try_join_all(needs.events.iter().map(|range| read_events(session, range))),
             when(!self.activities.is_empty(), session.query(LOCK_ACTIVITIES, &activity_parameters)),
+            when(!needs.drawn.is_empty(), session.query(LOCK_DRAWN, &drawn_parameters)),
             when(self.workers > 0, session.query(LOCK_READY, &ready_parameters)),
             when(!self.due.is_empty(), session.query(READ_DUE, &due_parameters)),
             try_join_all(needs.lease_renewals.iter().map(|of| renew_leases(session, of, test_now_ms, owner))),
@@ -235,13 +240,14 @@ impl<'a> WantedRows<'a> {
             when(self.new_activities > 0, session.query(NEXT_ACTIVITIES, &activity_count)),
         )?;
         Ok(LoadedRows {
-            now,
+            now_ms,
             made,
             instances,
             messages,
             executions,
             events,
             activities,
+            drawn,
             ready,
             due_messages,
             renewed_leases,
@@ -303,15 +309,22 @@ impl LoadedRows {
             let (key, execution_id, events) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
             unit.stored_events.push(StoredRange { key, execution_id, events });
         }
-        for row in &self.activities {
+        for row in self.activities.iter().chain(&self.drawn) {
             let lock =
                 StoredLock { token: row.try_get(1)?, until_ms: row.try_get(2)?, lock_ms: row.try_get(3)? };
-            let activity = ActivityImage { lock, session_id: row.try_get(4)?, is_ready: row.try_get(5)? };
+            let activity = ActivityImage { lock, session_id: row.try_get(4)? };
             unit.activities.insert(row.try_get(0)?, activity);
         }
         for row in &self.ready {
-            let (seq, attempt_count, work_item) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
-            unit.ready.push_back(ReadyRow { seq, attempt_count, work_item, is_new: false });
+            let seq = row.try_get(0)?;
+            if unit.activities.contains_key(&seq) {
+                // The holder of its expired lock has called: a fetch takes it if it is still there.
+                unit.effects.work = true;
+                continue;
+            }
+            let identity = (row.try_get(1)?, row.try_get(2)?, row.try_get(3)?);
+            let (attempt_count, work_item) = (row.try_get(4)?, row.try_get(5)?);
+            unit.ready.push_back(ReadyRow { seq, identity, attempt_count, work_item, is_new: false });
         }
         for row in &self.due_messages {
             unit.due_messages.push((row.try_get(0)?, row.try_get(1)?));
@@ -330,10 +343,6 @@ async fn when(
     query: impl Future<Output = Result<Vec<Row>, Error>>,
 ) -> Result<Vec<Row>, Error> {
     if is_needed { query.await } else { Ok(Vec::new()) }
-}
-
-fn number(rows: &[Row]) -> Result<i64, Error> {
-    rows.first().map_or(Ok(0), |row| row.try_get(0))
 }
 
 fn numbers(rows: &[Row]) -> Result<Vec<i64>, Error> {

@@ -22,6 +22,8 @@ pub(crate) struct Needs {
     pub(crate) events: Vec<EventRange>,
     /// Activities.
     pub(crate) activities: BTreeSet<i64>,
+    /// Activities whose lock tokens end in these.
+    pub(crate) drawn: Vec<String>,
     /// How many messages and activities are inserted at most.
     pub(crate) new_messages: usize,
     pub(crate) new_activities: usize,

@@ -63,6 +63,8 @@ pub(crate) trait Operation: Send {
     fn run(&mut self, unit: &mut UnitOfWork);
     /// It may have been committed although there was no answer.
     fn note_unknown(&mut self);
+    /// Whether that was noted.
+    fn is_unknown(&self) -> bool;
     /// It is durable.
     fn committed(&self);
     /// Sends the outcome to the caller.
@@ -115,6 +117,10 @@ impl<V: Verb> Operation for PendingOperation<V> {
 
     fn note_unknown(&mut self) {
         self.run = Run::Again;
+    }
+
+    fn is_unknown(&self) -> bool {
+        self.run == Run::Again
     }
 
     fn committed(&self) {

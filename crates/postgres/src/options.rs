@@ -29,7 +29,7 @@ pub struct PostgresOptions {
     pub batch_payload_bytes_max: usize,
     /// How long a call waits for a server that cannot be reached, before it fails as retryable.
     pub call_timeout: Duration,
-    /// How many connections serve reads, beside the four that write, fetch, listen and manage.
+    /// How many connections serve reads, beside the three that write, fetch and listen.
     pub readers_max: usize,
 }
 

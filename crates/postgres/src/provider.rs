@@ -7,23 +7,22 @@ use std::time::Duration;
 use async_trait::async_trait;
 use everturn_core::{OrchestrationStatus, SystemStats};
 use everturn_provider::store::{
-    CustomStatus, ExecutionRead, Feature, FetchedTurn, FetchedWork, NextWork, OrchestrationName, RawWrites,
-    Receipt, Renewal, Renewed, Settlement, StepAnswer, StepCommit, Store, StoreIdentity, StoreLimits,
-    StoredExecution, Submission, Sweep, Swept, TurnAbandon, TurnCommit, TurnFetch, WorkFetch,
+    CustomStatus, ExecutionRead, Feature, FetchedTurn, FetchedWork, OrchestrationName, RawWrites, Receipt,
+    Renewal, Renewed, Settlement, StepAnswer, StepCommit, Store, StoreIdentity, StoreLimits, StoredExecution,
+    Submission, Sweep, Swept, TurnAbandon, TurnCommit, TurnFetch, WorkFetch,
 };
 use everturn_provider::{Clock, InstanceWatch, ProviderAdmin, ProviderError, SystemClock};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::sync::{Mutex, oneshot};
 use tokio::task::JoinSet;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::abandon_turn::AbandonTurn;
-use crate::commit_lane::{CommitLane, CommitQueue};
-use crate::commit_step::{CommitStep, Stepped};
+use crate::commit_lane::{CommitLane, timed_out};
+use crate::commit_queue::CommitQueue;
 use crate::commit_turn::CommitTurn;
 use crate::error::PostgresError;
 use crate::fetch_lane::{FetchCommand, FetchLane};
-use crate::fetch_work::AssignedWork;
 use crate::link::Link;
 use crate::needs::Needs;
 use crate::notices::{self, Notices};
@@ -32,13 +31,14 @@ use crate::options::PostgresOptions;
 use crate::parked_fetches::FetchReply;
 use crate::readers::Readers;
 use crate::renew::Renew;
+use crate::retry::RareWarning;
 use crate::server::Server;
 use crate::session::Purpose;
 use crate::settle_work::SettleWork;
-use crate::shared::Shared;
+use crate::shared::{NOW, News, Shared, TimeSource};
 use crate::submit::Submit;
 use crate::unit_of_work::UnitOfWork;
-use crate::{due, fetch_turns, fetch_work, kv, load, read, schema, sweep, url, writes};
+use crate::{commit_step, due, fetch_turns, fetch_work, kv, load, read, schema, sweep, url, watches, writes};
 
 /// A provider that stores everything in a PostgreSQL database, which several processes may share.
 ///
@@ -77,26 +77,31 @@ impl PostgresProvider {
     /// A server that is not on this machine must show a certificate that the operating system trusts, unless the url says
     /// otherwise: `sslmode=` `disable`, `prefer`, `require`, `verify-ca` or `verify-full` (the default), and
     /// `sslrootcert=` names a file with the certificates to trust. Several hosts may be named, `host1,host2`: the one that
-    /// takes writes is used.
+    /// takes writes is used. Each of them is tried for two seconds, or as long as `connect_timeout=` says.
     ///
     /// Fails if the url or an option is not understood, the server cannot be reached, the schema was written by a newer
     /// version, or a connection pooler is in between that does not keep sessions apart.
     pub async fn connect(url: &str, options: PostgresOptions) -> Result<Self, PostgresError> {
-        Self::open(url, options, None).await
+        Self::open(url, options, Arc::new(SystemClock::new()), TimeSource::Server).await
     }
 
-    /// The same; with a clock, that clock rules instead of the server's.
+    /// The same, with the clock of this process.
     pub(crate) async fn open(
         url: &str,
         options: PostgresOptions,
-        test_clock: Option<Arc<dyn Clock>>,
+        clock: Arc<dyn Clock>,
+        source: TimeSource,
     ) -> Result<Self, PostgresError> {
         options.check()?;
         let server = Arc::new(Server::new(url::parse(url)?, &options));
-        schema::prepare(&server, &options.schema).await?;
-        let is_test = test_clock.is_some();
-        let clock = test_clock.unwrap_or_else(|| Arc::new(SystemClock::new()));
-        let shared = Arc::new(Shared::new(clock, is_test));
+        let session = schema::prepare(&server, &options.schema).await?;
+        let shared = Arc::new(Shared::new(clock, source == TimeSource::ClockOfTest));
+        // The second reading does not contain the preparation of its statement.
+        for _ in 0..2 {
+            let read = session.within(shared.refresh_time(&session)).await;
+            read.map_err(|error| PostgresError::exchange("asking the server for its time", error))?;
+        }
+        drop(session);
         let commits = Arc::<CommitQueue>::default();
         let mut tasks = JoinSet::new();
         let commit_statements = [load::STATEMENTS, writes::STATEMENTS].concat();
@@ -106,10 +111,12 @@ impl PostgresProvider {
             shared: Arc::clone(&shared),
             operations_max: options.batch_operations_max,
             bytes_max: options.batch_payload_bytes_max,
+            warning: RareWarning::default(),
         };
         tasks.spawn(lane.run());
         let (fetches, commands) = unbounded_channel();
-        let fetch_statements = [fetch_turns::STATEMENTS, fetch_work::STATEMENTS, due::STATEMENTS].concat();
+        let fetch_statements =
+            [&[NOW], fetch_turns::STATEMENTS, fetch_work::STATEMENTS, due::STATEMENTS].concat();
         let lane = FetchLane {
             commands,
             commits: Arc::clone(&commits),
@@ -117,14 +124,17 @@ impl PostgresProvider {
             shared: Arc::clone(&shared),
             turns: Vec::new(),
             work: Vec::new(),
+            walk: fetch_turns::TurnWalk::default(),
+            warning: RareWarning::default(),
         };
         tasks.spawn(lane.run());
         let (said, heard) = unbounded_channel();
-        let channel = format!("everturn {}", options.schema);
-        let listen = format!("LISTEN \"{}\"", channel.replace('"', "\"\""));
+        let channel = notices::channel(&options.schema);
+        let listen = format!("LISTEN {channel}");
         let link = Link::new(Arc::clone(&server), Purpose::Other, notices::STATEMENTS.to_vec())
             .listening(listen, said);
         tasks.spawn(Notices { link, shared: Arc::clone(&shared), heard, channel }.run());
+        tasks.spawn(watches::poll(Arc::clone(&shared)));
         let identity = StoreIdentity::named(server.identity());
         let readers = Readers::new(server, options.readers_max, options.call_timeout);
         Ok(Self {
@@ -139,11 +149,15 @@ impl PostgresProvider {
         })
     }
 
-    /// Refuses further calls, executes those that were made, and closes the connections.
+    /// Refuses further calls, executes those that were made, and closes the connections. A server that does not answer is
+    /// waited for no longer than the time-out of calls: what was not executed then fails as retryable.
     pub async fn close(&self) {
         self.commits.close();
         let mut tasks = self.tasks.lock().await;
-        while tasks.join_next().await.is_some() {}
+        let ended = async { while tasks.join_next().await.is_some() {} };
+        if timeout(self.call_timeout, ended).await.is_err() {
+            tasks.shutdown().await;
+        }
         self.readers.close();
     }
 
@@ -161,6 +175,16 @@ impl PostgresProvider {
         self.shared.test_now_ms()
     }
 
+    /// The time of the store, as far as this process knows it.
+    pub(crate) fn now_ms(&self) -> i64 {
+        self.shared.now_ms()
+    }
+
+    /// The queue of the commit lane.
+    pub(crate) fn commits(&self) -> &Arc<CommitQueue> {
+        &self.commits
+    }
+
     /// Names this provider in locks and totals.
     pub(crate) fn owner(&self) -> i64 {
         self.shared.owner
@@ -174,38 +198,27 @@ impl PostgresProvider {
     /// Clients can see a change of these instances.
     pub(crate) fn touched(&self, instances: &[String]) {
         self.shared.watches.bump(instances);
-        self.shared.news.notify_one();
+        self.shared.tell(News { clients: true, ..News::default() });
     }
 
-    /// Sends an operation to the commit lane and waits until it is durable.
+    /// Sends an operation to the commit lane and waits until it is durable. Fails as retryable after the time-out of calls: then
+    /// it may have taken effect.
     pub(crate) async fn call<V: Verb>(&self, verb: V) -> Result<V::Answer, ProviderError> {
         let (reply, answer) = oneshot::channel();
         let verb = Arc::new(verb);
         let deadline = Instant::now() + self.call_timeout;
         self.commits.send(Arc::clone(&verb), deadline, reply).map_err(|_closed| closed(V::NAME))?;
-        let answer = answer.await.unwrap_or_else(|_| Err(closed(V::NAME)));
+        let answer = timeout_at(deadline, answer).await;
         drop(verb);
-        answer
+        match answer {
+            Ok(answer) => answer.unwrap_or_else(|_ended| Err(closed(V::NAME))),
+            Err(_elapsed) => Err(timed_out(V::NAME)),
+        }
     }
 
     /// Waits until the outcome of every operation that was sent before is decided.
     pub(crate) async fn settled(&self) -> Result<(), ProviderError> {
         self.call(Nothing).await
-    }
-
-    /// What the worker of an ended activity goes on with. The step is committed whatever becomes of this: a worker without an
-    /// activity fetches one.
-    async fn next_work(&self, assigned: Option<AssignedWork>, next: &NextWork) -> Option<FetchedWork> {
-        match assigned {
-            Some(work) => fetch_work::decode(self, work, None, next.fetch.lock_timeout).await.ok().flatten(),
-            // The step gives no activities of sessions.
-            None if next.fetch.session.is_some() => {
-                let mut look = WorkFetch::clone(&next.fetch).with_work_max(1);
-                look.poll_timeout = Duration::ZERO;
-                fetch_work::fetch(self, &look).await.ok()?.pop()
-            }
-            None => None,
-        }
     }
 
     /// Parks a fetch in its lane for up to `poll_timeout`; zero is one look.
@@ -218,11 +231,14 @@ impl PostgresProvider {
         let (reply, mut answer) = oneshot::channel();
         self.fetches.send(command(reply)).map_err(|_closed| closed(operation))?;
         if poll_timeout.is_zero() {
-            return answer.await.unwrap_or_else(|_| Err(closed(operation)));
+            return match timeout(self.call_timeout, answer).await {
+                Ok(answer) => answer.unwrap_or_else(|_ended| Err(closed(operation))),
+                Err(_elapsed) => Err(timed_out(operation)),
+            };
         }
         tokio::select! {
             biased;
-            answer = &mut answer => answer.unwrap_or_else(|_| Err(closed(operation))),
+            answer = &mut answer => answer.unwrap_or_else(|_ended| Err(closed(operation))),
             () = tokio::time::sleep(poll_timeout) => {
                 // An answer that crosses the time-out is still taken; a later one returns its work.
                 answer.close();
@@ -276,7 +292,18 @@ impl Store for PostgresProvider {
     }
 
     fn supports(&self, feature: Feature) -> bool {
-        Feature::ALL.contains(&feature)
+        // Named one by one: a feature that is new to this library is not supported until it is listed here.
+        matches!(
+            feature,
+            Feature::WarmInstances
+                | Feature::StartReceipts
+                | Feature::MessageNotes
+                | Feature::DeadLetters
+                | Feature::SessionPlaces
+                | Feature::HandlerLookup
+                | Feature::LateRenewals
+                | Feature::FusedSteps
+        )
     }
 
     fn limits(&self) -> StoreLimits {
@@ -297,25 +324,11 @@ impl Store for PostgresProvider {
     }
 
     async fn commit_step(&self, step: &StepCommit) -> Result<StepAnswer, ProviderError> {
-        let stepped = self.call(CommitStep::encode(step, self.clock(), self.shared.now_ms())?).await;
-        match stepped? {
-            Stepped::Declined(reason) => Ok(StepAnswer::Declined(reason)),
-            Stepped::CommittedBefore => Ok(StepAnswer::Committed(step.ended.iter().map(|_| None).collect())),
-            Stepped::Committed(assigned) => {
-                let mut next = Vec::with_capacity(assigned.len());
-                for (work, ended) in assigned.into_iter().zip(&step.ended) {
-                    next.push(match &ended.next {
-                        Some(next) => self.next_work(work, next).await,
-                        None => None,
-                    });
-                }
-                Ok(StepAnswer::Committed(next))
-            }
-        }
+        commit_step::commit(self, step).await
     }
 
     async fn abandon_turn(&self, abandon: &TurnAbandon) -> Result<(), ProviderError> {
-        self.call(AbandonTurn { abandon: abandon.clone(), called_ms: self.shared.now_ms() }).await
+        self.call(AbandonTurn::new(abandon, self.shared.now_ms())?).await
     }
 
     async fn fetch_work(&self, fetch: &WorkFetch) -> Result<Vec<FetchedWork>, ProviderError> {
@@ -330,7 +343,7 @@ impl Store for PostgresProvider {
         if renewal.locks.is_empty() && renewal.sessions.as_ref().is_none_or(|of| of.owner_ids.is_empty()) {
             return Ok(Renewed::default());
         }
-        self.call(Renew { renewal: renewal.clone(), called_ms: self.shared.now_ms() }).await
+        self.call(Renew::new(renewal, self.shared.now_ms())?).await
     }
 
     async fn submit(&self, submission: &Submission) -> Result<Vec<Receipt>, ProviderError> {

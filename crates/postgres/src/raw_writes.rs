@@ -10,6 +10,7 @@ use crate::commit_turn::{check_new, drawn_stamp};
 use crate::needs::{EventRange, InstanceName, Needs};
 use crate::operation::{BatchOrder, Run, Verb};
 use crate::provider::PostgresProvider;
+use crate::text::{check_activity, check_texts};
 use crate::unit_of_work::{ExecutionImage, UnitOfWork};
 
 #[async_trait]
@@ -20,6 +21,7 @@ impl RawWrites for PostgresProvider {
         execution_id: u64,
         new_events: Vec<Event>,
     ) -> Result<(), ProviderError> {
+        check_texts(AppendEvents::NAME, [("the id of an instance", Some(instance))])?;
         self.call(AppendEvents {
             instance_id: instance.to_owned(),
             execution_id: stored_id(AppendEvents::NAME, "execution id", execution_id)?,
@@ -30,7 +32,9 @@ impl RawWrites for PostgresProvider {
     }
 
     async fn enqueue_work(&self, item: WorkItem) -> Result<(), ProviderError> {
-        self.call(EnqueueWork(StoredActivity::encode(EnqueueWork::NAME, &item)?)).await
+        let activity = StoredActivity::encode(EnqueueWork::NAME, &item)?;
+        check_activity(EnqueueWork::NAME, &activity)?;
+        self.call(EnqueueWork(activity)).await
     }
 }
 

@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Error, Row};
 
-use crate::error::{ServerFailure, shown, storage_error};
+use crate::error::{ServerFailure, storage_error};
 use crate::server::Server;
 use crate::session::{Parameter, Purpose, ServerSession};
 
@@ -232,10 +232,10 @@ impl Readers {
                     Ok(Err(error)) => error,
                     Err(_elapsed) => return Err(self.late(operation)),
                 };
-            let may_come_back = ServerFailure::of(&error) == ServerFailure::Connection;
+            let may_come_back = error.failure() == ServerFailure::Connection;
             if !may_come_back || timeout_at(deadline, sleep(CONNECT_PAUSE)).await.is_err() {
-                let message = format!("connecting to {}: {}", self.server.shown(), shown(&error));
-                return Err(ProviderError::retryable(operation, message).with_source(error));
+                let message = format!("connecting to {}: {error}", self.server.shown());
+                return Err(ProviderError::retryable(operation, message));
             }
         }
     }

@@ -8,12 +8,13 @@ use crate::locks::{row_of, unknown_token};
 use crate::needs::Needs;
 use crate::operation::{BatchOrder, Run, Verb};
 use crate::sessions::LeaseRenewal;
+use crate::text::check_texts;
 use crate::unit_of_work::UnitOfWork;
 
 /// Extends locks, with one answer for each, and live session leases.
 pub(crate) struct Renew {
-    pub(crate) renewal: Renewal,
-    pub(crate) called_ms: i64,
+    renewal: Renewal,
+    called_ms: i64,
 }
 
 impl Verb for Renew {
@@ -51,6 +52,13 @@ impl Verb for Renew {
 }
 
 impl Renew {
+    /// Refuses owners that no row can name.
+    pub(crate) fn new(renewal: &Renewal, called_ms: i64) -> Result<Self, ProviderError> {
+        let owner_ids = renewal.sessions.iter().flat_map(|sessions| &sessions.owner_ids);
+        check_texts(Self::NAME, owner_ids.map(|owner_id| ("the id of an owner", Some(owner_id.as_str()))))?;
+        Ok(Self { renewal: renewal.clone(), called_ms })
+    }
+
     fn lease_renewal(&self, of: &SessionRenewal) -> LeaseRenewal {
         LeaseRenewal {
             owner_ids: of.owner_ids.clone(),
@@ -83,7 +91,6 @@ impl Renew {
         let lock_ms = stored_ms(length_ms(lock.extend_for));
         let until_ms = unit.now_ms.saturating_add(lock_ms);
         (activity.lock.until_ms, activity.lock.lock_ms) = (Some(until_ms), Some(lock_ms));
-        activity.is_ready = false;
         let (seqs, untils, lengths) = &mut unit.writes.renew_activities;
         seqs.push(seq);
         untils.push(until_ms);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use everturn_provider::ProviderError;
 
-use crate::commit_lane::CommitQueue;
+use crate::commit_queue::CommitQueue;
 use crate::locks::row_of;
 use crate::needs::Needs;
 use crate::operation::{BatchOrder, Run, Verb};

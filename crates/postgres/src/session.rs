@@ -1,14 +1,19 @@
 //! A connection to the server, with the statements that were prepared on it.
 
 use std::collections::HashMap;
+use std::future::Future;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{AsyncMessage, Client, Error, Row, Statement};
 
-use crate::server::{ConnectError, Server};
+use crate::error::ExchangeError;
+use crate::server::Server;
 
 /// What a connection is used for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,6 +22,8 @@ pub(crate) enum Purpose {
     HotPath,
     /// Lists, whole histories, deletions.
     Other,
+    /// Changes of the schema, which may take long.
+    Migration,
 }
 
 /// A parameter of a statement.
@@ -49,6 +56,9 @@ pub(crate) struct ServerSession {
     schema: String,
     prepared: Mutex<PreparedStatements>,
     driver: JoinHandle<()>,
+    /// Its sender is dropped when the connection has ended.
+    ended: watch::Receiver<()>,
+    exchange_max: Duration,
 }
 
 impl ServerSession {
@@ -57,16 +67,40 @@ impl ServerSession {
         server: &Server,
         purpose: Purpose,
         notices: Option<UnboundedSender<String>>,
-    ) -> Result<Self, ConnectError> {
+    ) -> Result<Self, ExchangeError> {
         let (client, connection) = server.connect(purpose).await?;
-        let driver = tokio::spawn(connection.run(move |message| {
+        let (alive, ended) = watch::channel(());
+        let driver = connection.run(move |message| {
             if let (AsyncMessage::Notification(notice), Some(notices)) = (message, &notices) {
                 // A listener that is gone needs no news.
                 drop(notices.send(notice.payload().to_owned()));
             }
-        }));
-        let schema = server.schema().to_owned();
-        Ok(Self { client, schema, prepared: Mutex::default(), driver })
+        });
+        let driver = tokio::spawn(async move {
+            driver.await;
+            drop(alive);
+        });
+        let (schema, exchange_max) = (server.schema().to_owned(), server.exchange_max());
+        Ok(Self { client, schema, prepared: Mutex::default(), driver, ended, exchange_max })
+    }
+
+    /// Waits until the connection has ended.
+    pub(crate) async fn ended(&self) {
+        let mut ended = self.ended.clone();
+        // Nothing is ever sent: it fails when the sender is dropped.
+        while ended.changed().await.is_ok() {}
+    }
+
+    /// Runs an exchange of the hot path. A server that does not answer in time, although the connection is open, is as good as
+    /// lost: then the caller must drop the session.
+    pub(crate) async fn within<T>(
+        &self,
+        exchange: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, ExchangeError> {
+        match timeout(self.exchange_max, exchange).await {
+            Ok(answer) => answer.map_err(ExchangeError::Server),
+            Err(_elapsed) => Err(ExchangeError::Late),
+        }
     }
 
     /// Whether the connection is of no use any more.

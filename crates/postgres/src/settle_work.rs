@@ -11,6 +11,7 @@ use crate::locks::{row_of, unknown_token};
 use crate::needs::Needs;
 use crate::operation::{BatchOrder, Run, Verb};
 use crate::orchestrator_queue;
+use crate::text::{check_message, check_texts};
 use crate::unit_of_work::UnitOfWork;
 
 /// Ends the lock of a fetched activity.
@@ -40,19 +41,24 @@ impl SettleWork {
                     return Err(ProviderError::permanent(Self::NAME, refused));
                 };
                 let stored = StoredMessage::encode(Self::NAME, message)?;
+                check_message(Self::NAME, &stored)?;
                 StoredSettlement::End { completion: Some((stored, message.delay)) }
             }
-            SettlementKind::Abandon { delay, ignore_attempt, missing_handler } => StoredSettlement::Abandon {
-                delay: *delay,
-                ignore_attempt: *ignore_attempt,
-                missing_handler: missing_handler.as_ref().map(|handler| handler.name.clone()),
-            },
+            SettlementKind::Abandon { delay, ignore_attempt, missing_handler } => {
+                let missing_handler = missing_handler.as_ref().map(|handler| handler.name.clone());
+                check_texts(Self::NAME, [("the name of a handler", missing_handler.as_deref())])?;
+                StoredSettlement::Abandon { delay: *delay, ignore_attempt: *ignore_attempt, missing_handler }
+            }
             other => {
                 let refused = format!("this store cannot do {other:?}");
                 return Err(ProviderError::unsupported(Self::NAME, refused));
             }
         };
         Ok(Self { token: settlement.lock_token.clone(), kind, called_ms })
+    }
+
+    fn is_abandon(&self) -> bool {
+        matches!(self.kind, StoredSettlement::Abandon { .. })
     }
 }
 
@@ -79,12 +85,13 @@ impl Verb for SettleWork {
     fn run(&self, unit: &mut UnitOfWork, run: Run) -> Result<(), ProviderError> {
         let token = &self.token;
         let seq = row_of(token).ok_or_else(|| unknown_token(token))?;
-        let activity = unit.activities.get_mut(&seq);
-        let held = activity.filter(|activity| activity.lock.token.as_ref() == Some(token));
-        let Some(activity) = held else {
+        let Some(activity) = unit.activities.get_mut(&seq) else {
             // Gone since a call that may have been committed: it was, or its result is dropped in any case.
             return if run == Run::Again { Ok(()) } else { Err(unknown_token(token)) };
         };
+        if run == Run::Again && activity.lock.token.is_none() && self.is_abandon() {
+            return Ok(());
+        }
         activity.lock.check(token, self.called_ms)?;
         match &self.kind {
             StoredSettlement::End { completion } => {
@@ -118,7 +125,6 @@ pub(crate) fn release(
 ) {
     let Some(activity) = unit.activities.get_mut(&seq) else { return };
     activity.lock = Default::default();
-    activity.is_ready = visible_at_ms == 0 || missing_handler.is_some();
     let (seqs, visible, handlers, refunds) = &mut unit.writes.unlock_activities;
     seqs.push(seq);
     visible.push(visible_at_ms);
@@ -127,5 +133,49 @@ pub(crate) fn release(
     unit.effects.work = true;
     if visible_at_ms > 0 {
         unit.effects.due_at(visible_at_ms);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use everturn_provider::store::Settlement;
+
+    use super::*;
+    use crate::locks::StoredLock;
+    use crate::unit_of_work::ActivityImage;
+
+    const OWN: &str = "7-own";
+
+    /// The answer to a settlement whose first call may have been committed, with the activity locked like this by now.
+    fn again(settlement: &Settlement, token: Option<&str>) -> Result<(), ProviderError> {
+        let lock = StoredLock {
+            token: token.map(str::to_owned),
+            until_ms: token.map(|_| 100),
+            lock_ms: token.map(|_| 50),
+        };
+        let mut unit = UnitOfWork::default();
+        unit.activities.insert(7, ActivityImage { lock, session_id: None });
+        SettleWork::encode(settlement, 60).unwrap().run(&mut unit, Run::Again)
+    }
+
+    #[test]
+    fn a_repeated_end_of_an_activity_that_another_worker_has_lost_its_lock() {
+        assert!(again(&Settlement::end(OWN, None), Some("7-other")).unwrap_err().is_lock_lost());
+        assert!(again(&Settlement::end(OWN, None), None).unwrap_err().is_lock_lost());
+        again(&Settlement::end(OWN, None), Some(OWN)).unwrap();
+    }
+
+    #[test]
+    fn a_repeated_end_of_an_activity_that_is_gone_has_happened() {
+        let end = SettleWork::encode(&Settlement::end(OWN, None), 60).unwrap();
+        end.run(&mut UnitOfWork::default(), Run::Again).unwrap();
+        assert!(end.run(&mut UnitOfWork::default(), Run::First).unwrap_err().is_lock_lost());
+    }
+
+    #[test]
+    fn a_repeated_release_has_happened_unless_another_worker_has_the_activity() {
+        let release = Settlement::abandon(OWN, None, false);
+        again(&release, None).unwrap();
+        assert!(again(&release, Some("7-other")).unwrap_err().is_lock_lost());
     }
 }

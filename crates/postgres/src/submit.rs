@@ -9,7 +9,7 @@ use everturn_provider::store::{Receipt, Submission};
 use crate::needs::Needs;
 use crate::operation::{BatchOrder, Run, Verb};
 use crate::orchestrator_queue;
-use crate::text::check_texts;
+use crate::text::check_message;
 use crate::unit_of_work::UnitOfWork;
 
 /// Puts messages into the queue, all of them or none.
@@ -21,7 +21,7 @@ impl Submit {
     pub(crate) fn encode(submission: &Submission) -> Result<Self, ProviderError> {
         let encode = |message| {
             let stored = StoredMessage::encode(Self::NAME, message)?;
-            check_texts(Self::NAME, [("the id of an instance", Some(stored.instance_id.as_str()))])?;
+            check_message(Self::NAME, &stored)?;
             Ok((stored, message.delay))
         };
         let messages = submission.messages.iter().map(encode).collect::<Result<Vec<_>, ProviderError>>()?;

@@ -1,4 +1,4 @@
-//! What only tests need: a store that goes by the clock of a test.
+//! What only tests need: stores with the clock of a test.
 
 use std::sync::Arc;
 
@@ -7,6 +7,7 @@ use everturn_provider::Clock;
 use crate::error::PostgresError;
 use crate::options::PostgresOptions;
 use crate::provider::PostgresProvider;
+use crate::shared::TimeSource;
 
 /// Opens a database; this clock rules instead of the server's.
 pub async fn open(
@@ -14,5 +15,14 @@ pub async fn open(
     options: PostgresOptions,
     clock: Arc<dyn Clock>,
 ) -> Result<PostgresProvider, PostgresError> {
-    PostgresProvider::open(url, options, Some(clock)).await
+    PostgresProvider::open(url, options, clock, TimeSource::ClockOfTest).await
+}
+
+/// Opens a database in a process that has this clock; the server's time rules, as it does outside of tests.
+pub async fn open_with_clock_of_process(
+    url: &str,
+    options: PostgresOptions,
+    clock: Arc<dyn Clock>,
+) -> Result<PostgresProvider, PostgresError> {
+    PostgresProvider::open(url, options, clock, TimeSource::Server).await
 }

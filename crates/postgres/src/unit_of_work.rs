@@ -5,7 +5,8 @@
 //! one that is refused has changed nothing. What they changed is written and committed in a second round trip, with one
 //! statement for each kind of row.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::time::Duration;
 
 use everturn_provider::encoded::{EventCounts, StoredActivity};
 
@@ -19,14 +20,19 @@ use crate::writes::Writes;
 pub(crate) struct UnitOfWork {
     /// The time of the store.
     pub(crate) now_ms: i64,
+    /// A moment before that, by the monotonic clock of this process.
+    pub(crate) began: Duration,
     pub(crate) instances: BTreeMap<i64, InstanceImage>,
     pub(crate) by_id: HashMap<String, i64>,
     pub(crate) executions: HashMap<(i64, i64), ExecutionImage>,
     /// Rows of the history that may overlap with new events.
     pub(crate) stored_events: Vec<StoredRange>,
     pub(crate) activities: HashMap<i64, ActivityImage>,
-    /// Ready activities for the workers of steps, the oldest first.
+    /// Ready activities for the workers of steps, the oldest first. None of them is named by an operation of the batch: what
+    /// becomes of those is for the operations to say.
     pub(crate) ready: VecDeque<ReadyRow>,
+    /// Activities that the batch cancels.
+    pub(crate) cancelled: HashSet<ActivityIdentity>,
     /// Numbers for new rows, in order.
     pub(crate) message_seqs: VecDeque<i64>,
     pub(crate) activity_seqs: VecDeque<i64>,
@@ -62,14 +68,16 @@ pub(crate) struct StoredRange {
 pub(crate) struct ActivityImage {
     pub(crate) lock: StoredLock,
     pub(crate) session_id: Option<String>,
-    /// A worker without the lock may take it.
-    pub(crate) is_ready: bool,
 }
+
+/// An instance, an execution of it, and the event that scheduled an activity there.
+pub(crate) type ActivityIdentity = (String, i64, i64);
 
 /// An activity that is ready for any worker without tags.
 #[derive(Debug, Clone)]
 pub(crate) struct ReadyRow {
     pub(crate) seq: i64,
+    pub(crate) identity: ActivityIdentity,
     pub(crate) attempt_count: i64,
     pub(crate) work_item: String,
     /// It is inserted by this batch.
@@ -119,14 +127,28 @@ impl UnitOfWork {
     /// An activity is inserted by this batch: the workers of its steps may take it.
     pub(crate) fn note_new_activity(&mut self, seq: i64, activity: &StoredActivity) {
         if activity.session_id.is_none() && activity.tag.is_none() {
+            let identity = (activity.instance_id.clone(), activity.execution_id, activity.activity_id);
             let work_item = activity.work_item.clone();
-            self.ready.push_back(ReadyRow { seq, attempt_count: 0, work_item, is_new: true });
+            self.ready.push_back(ReadyRow { seq, identity, attempt_count: 0, work_item, is_new: true });
+        } else {
+            self.effects.work = true;
         }
-        self.effects.work = true;
     }
 
-    /// All operations have run: rows that were made and are not needed go.
+    /// The oldest activity that the worker of a step may take.
+    pub(crate) fn next_ready(&mut self) -> Option<ReadyRow> {
+        loop {
+            let row = self.ready.pop_front()?;
+            if !self.cancelled.contains(&row.identity) {
+                return Some(row);
+            }
+        }
+    }
+
+    /// All operations have run: rows that were made and are not needed go. Activities that no worker of a step took are news;
+    /// those that were there before were locked for a moment, and another process that looked then has not seen them.
     pub(crate) fn finish(&mut self) {
+        self.effects.work |= self.ready.iter().any(|row| !self.cancelled.contains(&row.identity));
         let is_unused =
             |instance: &&InstanceImage| instance.is_new && !instance.is_changed && !instance.is_taken();
         let unused =
@@ -141,5 +163,49 @@ impl UnitOfWork {
         let status = self.executions.get(&(key, execution_id)).map(|execution| execution.status.as_str());
         current.is_some_and(|current| current > execution_id)
             || status.is_some_and(|status| status != "Running")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use everturn_core::WorkItem;
+
+    use super::*;
+    use crate::fetch_work::WorkLock;
+
+    fn unit_with_activity(tag: Option<&str>) -> UnitOfWork {
+        let item = WorkItem::ActivityExecute {
+            instance: "i".to_owned(),
+            execution_id: 1,
+            id: 2,
+            name: "Charge".to_owned(),
+            input: String::new(),
+            session_id: None,
+            tag: tag.map(str::to_owned),
+        };
+        let activity = StoredActivity::encode("commit_step", &item).unwrap();
+        let mut unit = UnitOfWork::default();
+        unit.writes.activities.push(7, &activity, 1);
+        unit.note_new_activity(7, &activity);
+        unit
+    }
+
+    #[test]
+    fn an_activity_that_a_worker_of_its_step_takes_is_no_news() {
+        let mut unit = unit_with_activity(None);
+        unit.assign_ready(&WorkLock { random: 1, lock_timeout: Duration::from_secs(30) }).unwrap();
+        unit.finish();
+        assert!(!unit.effects.work);
+    }
+
+    #[test]
+    fn an_activity_that_is_left_ready_is_news() {
+        for tag in [None, Some("gpu")] {
+            let mut unit = unit_with_activity(tag);
+            unit.finish();
+            assert!(unit.effects.work, "{tag:?}");
+        }
     }
 }

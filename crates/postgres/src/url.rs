@@ -64,8 +64,19 @@ pub(crate) fn parse(url: &str) -> Result<ServerUrl, PostgresError> {
     let config: Config = plain.parse().map_err(|error: tokio_postgres::Error| {
         PostgresError::url(format!("the url is not understood: {error}"))
     })?;
-    if config.get_hosts().is_empty() {
+    let (hosts, addresses) = (config.get_hosts().len(), config.get_hostaddrs().len());
+    if hosts == 0 && addresses == 0 {
         return Err(PostgresError::url("the url names no host"));
+    }
+    if hosts > 0 && addresses > 0 && hosts != addresses {
+        return Err(PostgresError::url(format!("the url names {hosts} hosts, but {addresses} addresses")));
+    }
+    let ports = config.get_ports().len();
+    if ports > 1 && ports != hosts.max(addresses) {
+        return Err(PostgresError::url(format!(
+            "the url names {} hosts, but {ports} ports",
+            hosts.max(addresses)
+        )));
     }
     let mode = mode.unwrap_or_else(|| default_mode(&config));
     let tls = match mode {
@@ -100,7 +111,13 @@ fn default_mode(config: &Config) -> SslMode {
         #[cfg(unix)]
         Host::Unix(_) => true,
     };
-    if config.get_hosts().iter().all(is_here) { SslMode::Disable } else { SslMode::VerifyFull }
+    // Connections go to the addresses, if there are any, whatever the hosts are called.
+    let is_address_here = config.get_hostaddrs().iter().all(std::net::IpAddr::is_loopback);
+    if is_address_here && config.get_hosts().iter().all(is_here) {
+        SslMode::Disable
+    } else {
+        SslMode::VerifyFull
+    }
 }
 
 fn tls_config(mode: SslMode, root_certificate: Option<&str>) -> Result<Arc<ClientConfig>, PostgresError> {
@@ -219,6 +236,7 @@ mod tests {
         }
         let config = |url: &str| url.parse::<Config>().unwrap();
         assert_eq!(default_mode(&config("postgres://db.example.org/db")), SslMode::VerifyFull);
+        assert_eq!(default_mode(&config("postgres://localhost/db?hostaddr=10.0.0.1")), SslMode::VerifyFull);
         assert_eq!(default_mode(&config("postgres://localhost,db.example.org/db")), SslMode::VerifyFull);
     }
 
@@ -236,6 +254,7 @@ mod tests {
             "postgres://",
             "postgres://localhost/db?sslmode=maybe",
             "postgres://localhost/db?colour=red",
+            "postgres://localhost/db?hostaddr=127.0.0.1,127.0.0.2",
             "postgres://h/db?sslmode=verify-full&sslrootcert=/nowhere.pem",
         ] {
             assert!(parse(url).err().is_some_and(|error| error.is_url()), "{url}");

@@ -1,10 +1,16 @@
 //! Watches on instances.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::watch;
+use tokio::time::sleep;
 
+use crate::shared::Shared;
+
+/// How often watches look that were not woken.
+const POLL_EVERY: Duration = Duration::from_secs(1);
 /// Below this many entries, those that are no longer watched are not searched for.
 const TIDY_MIN: usize = 64;
 
@@ -15,6 +21,8 @@ pub(crate) struct InstanceWatches(Mutex<WatchState>);
 #[derive(Debug, Default)]
 struct WatchState {
     watched: HashMap<String, watch::Sender<u64>>,
+    /// What the watches said at the last poll.
+    polled: HashMap<String, u64>,
     tidy_at: usize,
     is_closed: bool,
 }
@@ -60,10 +68,40 @@ impl InstanceWatches {
         self.state().watched.values().filter(|sender| sender.receiver_count() > 0).for_each(wake);
     }
 
+    /// Wakes the watches that were not woken since the last call.
+    fn bump_waiting(&self) {
+        let mut state = self.state();
+        let WatchState { watched, polled, .. } = &mut *state;
+        polled.retain(|instance, _| watched.contains_key(instance));
+        for (instance, sender) in watched.iter().filter(|(_, sender)| sender.receiver_count() > 0) {
+            let changes = *sender.borrow();
+            match polled.get_mut(instance) {
+                Some(seen) => {
+                    if *seen == changes {
+                        wake(sender);
+                    }
+                    *seen = *sender.borrow();
+                }
+                None => drop(polled.insert(instance.clone(), changes)),
+            }
+        }
+    }
+
     /// The provider is closed: watches must look for themselves.
     pub(crate) fn close(&self) {
         let mut state = self.state();
         state.is_closed = true;
         state.watched.clear();
+    }
+}
+
+/// Wakes watches once a second until the provider is closed: a process that ends after a commit, before its notification, must
+/// not leave a client waiting.
+pub(crate) async fn poll(shared: Arc<Shared>) {
+    loop {
+        tokio::select! {
+            () = sleep(POLL_EVERY) => shared.watches.bump_waiting(),
+            () = shared.closed() => break,
+        }
     }
 }

@@ -3,9 +3,11 @@
 use everturn_core::ExecutionStatus;
 use everturn_provider::encoded::{EventCounts, HistoryDelta, StoredActivity, StoredMessage};
 use futures::future::{BoxFuture, try_join_all};
+use semver::Version;
 use tokio_postgres::Error;
 
 use crate::damaged_activity::NewDeadLetter;
+use crate::engine_version::order_of;
 use crate::instance_image::InstanceImage;
 use crate::session::{Parameter, ServerSession};
 use crate::sessions::{SessionLease, UNDO_LEASE};
@@ -60,16 +62,18 @@ const RENEW_ACTIVITIES: &str = "UPDATE {schema}.everturn_worker_queue AS q SET l
 const TOUCH_SESSIONS: &str = "UPDATE {schema}.everturn_sessions SET active_at_ms = $2 \
      WHERE session_id = ANY($1) AND lease_until_ms > $2";
 const WRITE_EXECUTIONS: &str = "INSERT INTO {schema}.everturn_executions AS e (instance_key, execution_id, status, \
-     started_at_ms, event_count, event_bytes, carried_count, start_event_id, outcome_event_id, pinned_engine_version) \
+     started_at_ms, event_count, event_bytes, carried_count, start_event_id, outcome_event_id, pinned_engine_version, \
+     pinned_order) \
      SELECT n.key, n.execution_id, 'Running', $1::bigint, n.event_count, n.event_bytes, n.carried_count, n.start_event_id, \
-     n.outcome_event_id, n.pin FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], \
-     $7::bigint[], $8::bigint[], $9::text[]) \
-     AS n (key, execution_id, event_count, event_bytes, carried_count, start_event_id, outcome_event_id, pin) \
+     n.outcome_event_id, n.pin, n.pinned_order FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], \
+     $6::bigint[], $7::bigint[], $8::bigint[], $9::text[], $10::bigint[]) \
+     AS n (key, execution_id, event_count, event_bytes, carried_count, start_event_id, outcome_event_id, pin, pinned_order) \
      ON CONFLICT (instance_key, execution_id) DO UPDATE SET event_count = excluded.event_count, \
      event_bytes = excluded.event_bytes, carried_count = greatest(e.carried_count, excluded.carried_count), \
      start_event_id = coalesce(e.start_event_id, excluded.start_event_id), \
      outcome_event_id = greatest(e.outcome_event_id, excluded.outcome_event_id), \
-     pinned_engine_version = coalesce(excluded.pinned_engine_version, e.pinned_engine_version)";
+     pinned_engine_version = coalesce(excluded.pinned_engine_version, e.pinned_engine_version), \
+     pinned_order = coalesce(excluded.pinned_order, e.pinned_order)";
 const END_EXECUTIONS: &str = "UPDATE {schema}.everturn_executions AS e SET status = n.status, output = n.output, \
      completed_at_ms = CASE WHEN n.status = 'Running' THEN NULL ELSE $1::bigint END, event_count = n.event_count, \
      event_bytes = n.event_bytes, outcome_event_id = greatest(e.outcome_event_id, n.outcome_event_id) \
@@ -297,6 +301,7 @@ pub(crate) struct ExecutionRows {
     starts: Vec<Option<i64>>,
     outcomes: Vec<Option<i64>>,
     pins: Vec<Option<String>>,
+    pinned_orders: Vec<Option<i64>>,
 }
 
 impl ExecutionRows {
@@ -306,7 +311,7 @@ impl ExecutionRows {
         execution_id: i64,
         events: EventCounts,
         delta: &HistoryDelta,
-        pin: Option<String>,
+        pin: Option<&Version>,
     ) {
         self.keys.push(key);
         self.ids.push(execution_id);
@@ -315,7 +320,8 @@ impl ExecutionRows {
         self.carried.push(delta.carried_count());
         self.starts.push(delta.start_event_id());
         self.outcomes.push(delta.outcome_event_id());
-        self.pins.push(pin);
+        self.pins.push(pin.map(ToString::to_string));
+        self.pinned_orders.push(pin.map(order_of));
     }
 }
 
@@ -459,12 +465,13 @@ fn add_queues<'a>(statements: &mut Statements<'a>, writes: &'a Writes, now_ms: &
     );
     let unawaited = &writes.unawaited;
     statements.add(!unawaited.0.is_empty(), NOTE_UNAWAITED, vec![&unawaited.0, &unawaited.1, &unawaited.2]);
+    // Before what ends locks: a lock may be renewed and then used in one batch.
+    let renewed = &writes.renew_activities;
+    statements.add(!renewed.0.is_empty(), RENEW_ACTIVITIES, vec![&renewed.0, &renewed.1, &renewed.2]);
     statements.add(!writes.delete_activities.is_empty(), DELETE_ACTIVITIES, vec![&writes.delete_activities]);
     let unlocked = &writes.unlock_activities;
     let parameters: Vec<Parameter<'_>> = vec![&unlocked.0, &unlocked.1, &unlocked.2, &unlocked.3];
     statements.add(!unlocked.0.is_empty(), UNLOCK_ACTIVITIES, parameters);
-    let renewed = &writes.renew_activities;
-    statements.add(!renewed.0.is_empty(), RENEW_ACTIVITIES, vec![&renewed.0, &renewed.1, &renewed.2]);
     let locked = &writes.lock_activities;
     let parameters: Vec<Parameter<'_>> = vec![&locked.0, &locked.1, &locked.2, &locked.3, owner];
     statements.add(!locked.0.is_empty(), LOCK_ACTIVITIES, parameters);
@@ -513,6 +520,7 @@ fn add_executions<'a>(statements: &mut Statements<'a>, writes: &'a Writes, now_m
             &executions.starts,
             &executions.outcomes,
             &executions.pins,
+            &executions.pinned_orders,
         ],
     );
     let parameters: Vec<Parameter<'_>> = vec![&superseded.0, &superseded.1, &superseded.2, &superseded.3];

@@ -6,10 +6,11 @@
 
 mod account;
 
-use std::net::{TcpListener, TcpStream};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::OnceLock;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
@@ -23,10 +24,10 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// Enough for tests that run at the same time, and for the pools of every peer of the benchmark; the default is 100.
 const CONNECTIONS_MAX: u32 = 400;
 
-/// Ends the server when its own standard input ends, which it does with the process that started it, however that ends. Then
-/// it removes the folder: a process that was killed leaves nothing behind.
-const KEEPER: &str =
-    r#""$0" "$@" & server=$!; cat > /dev/null; kill -QUIT $server; wait $server; rm -rf "$EVERTURN_FOLDER""#;
+/// Starts the server, and does with it what the lines of its standard input say. When that ends, which it does with the process
+/// that started it, however that ends, it ends the server and removes the folder: a process that was killed leaves nothing
+/// behind.
+const KEEPER: &str = include_str!("keeper.sh");
 
 /// How a server keeps its data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,10 +41,16 @@ pub enum Durability {
 /// A running server. It is stopped, and its folder removed, when it is dropped or this process ends.
 #[derive(Debug)]
 pub struct TestServer {
-    keeper: Child,
+    keeper: Mutex<Keeper>,
     port: u16,
     /// Removed by the keeper.
     _folder: PathBuf,
+}
+
+#[derive(Debug)]
+struct Keeper {
+    process: Child,
+    answers: Option<BufReader<ChildStdout>>,
 }
 
 /// The URL of a database: the one that `EVERTURN_TEST_POSTGRES_URL` names, or the database of a server that this process starts
@@ -109,9 +116,11 @@ impl TestServer {
             keeper.args(["-c", "fsync=off", "-c", "full_page_writes=off"]);
         }
         keeper.current_dir(folder.path()).env("EVERTURN_FOLDER", folder.path());
-        keeper.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(log);
+        keeper.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log);
         account.applied_to(&mut keeper);
-        let keeper = keeper.spawn().map_err(io)?;
+        let mut keeper = keeper.spawn().map_err(io)?;
+        let answers = keeper.stdout.take().map(BufReader::new);
+        let keeper = Mutex::new(Keeper { process: keeper, answers });
         let server = Self { keeper, port, _folder: folder.keep() };
         server.wait_until_it_answers()?;
         Ok(server)
@@ -139,6 +148,58 @@ impl TestServer {
         format!("postgres://{USER}@127.0.0.1:{}/{database}", self.port)
     }
 
+    /// Where the server listens.
+    pub fn address(&self) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], self.port))
+    }
+
+    /// Ends the server as a crash would: its connections are lost, and the next start recovers.
+    ///
+    /// # Errors
+    /// If its keeper is gone.
+    pub fn crash(&self) -> Result<(), String> {
+        self.ask("crash")
+    }
+
+    /// Starts the server again after a crash, with the same data on the same port; returns when it answers.
+    ///
+    /// # Errors
+    /// If it does not answer in time.
+    pub fn start_again(&self) -> Result<(), String> {
+        self.ask("start")?;
+        self.wait_until_it_answers()
+    }
+
+    /// Stops all processes of the server: its connections stay open, but nothing answers.
+    ///
+    /// # Errors
+    /// If its keeper is gone.
+    pub fn pause(&self) -> Result<(), String> {
+        self.ask("pause")
+    }
+
+    /// Continues all processes of the server.
+    ///
+    /// # Errors
+    /// If its keeper is gone.
+    pub fn resume(&self) -> Result<(), String> {
+        self.ask("resume")
+    }
+
+    /// Has the keeper do something, and waits until it is done.
+    fn ask(&self, what: &str) -> Result<(), String> {
+        let io = |error: std::io::Error| format!("asking the keeper of the server to {what}: {error}");
+        let mut keeper = self.keeper.lock().unwrap_or_else(PoisonError::into_inner);
+        let Keeper { process, answers } = &mut *keeper;
+        let (Some(input), Some(answers)) = (&mut process.stdin, answers) else {
+            return Err("the server has no keeper".to_owned());
+        };
+        writeln!(input, "{what}").map_err(io)?;
+        let mut answer = String::new();
+        answers.read_line(&mut answer).map_err(io)?;
+        if answer.trim() == what { Ok(()) } else { Err(format!("the keeper did not {what} the server")) }
+    }
+
     /// What `psql` prints when it runs a statement.
     ///
     /// # Errors
@@ -159,8 +220,9 @@ impl TestServer {
 impl Drop for TestServer {
     fn drop(&mut self) {
         // The keeper ends the server when its input ends. It may have ended already.
-        drop(self.keeper.stdin.take());
-        drop(self.keeper.wait());
+        let keeper = self.keeper.get_mut().unwrap_or_else(PoisonError::into_inner);
+        drop(keeper.process.stdin.take());
+        drop(keeper.process.wait());
     }
 }
 

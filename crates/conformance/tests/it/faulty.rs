@@ -1,6 +1,7 @@
 //! A sound store with one fault built in.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -8,9 +9,9 @@ use async_trait::async_trait;
 use everturn_conformance::{LayeredAdmin, ProviderFactory};
 use everturn_core::{Event, KvEntry, WorkItem};
 use everturn_provider::store::{
-    CustomStatus, ExecutionRead, FetchedTurn, FetchedWork, LockKind, MessageNotes, RawWrites, Receipt,
-    Renewal, Renewed, Settlement, SettlementKind, Store, StoreLayer, StoredExecution, Submission,
-    TurnAbandon, TurnCommit, TurnFetch, WorkFetch,
+    CustomStatus, ExecutionRead, Feature, FetchedTurn, FetchedWork, LockKind, MessageNotes, RawWrites,
+    Receipt, Renewal, Renewed, Settlement, SettlementKind, StepAnswer, StepCommit, Store, StoreLayer,
+    StoredExecution, Submission, TurnAbandon, TurnCommit, TurnFetch, WorkFetch,
 };
 use everturn_provider::testing::TableAccess as _;
 use everturn_provider::{
@@ -71,6 +72,7 @@ pub(crate) enum StoreFault {
     SubmissionsAreTorn,
     EveryStartIsReportedAsCreated,
     SessionsOfARenewalAreForgotten,
+    StepsCountAsExecutions,
 }
 
 /// A store around the in-memory one that does one thing wrong.
@@ -94,6 +96,8 @@ pub(crate) struct FaultRecord {
     pub(crate) activities: Mutex<Vec<WorkItem>>,
     /// Instances that were pruned.
     pub(crate) pruned: Mutex<Vec<String>>,
+    /// How many steps were committed.
+    pub(crate) steps: AtomicU64,
 }
 
 impl FaultyLayer {
@@ -169,6 +173,11 @@ impl StoreLayer for FaultyLayer {
         &*self.inner
     }
 
+    /// A step passes through here like every other verb.
+    fn supports(&self, feature: Feature) -> bool {
+        self.inner().supports(feature)
+    }
+
     async fn fetch_turns(&self, fetch: &TurnFetch) -> Result<Vec<FetchedTurn>, ProviderError> {
         let mut fetch = fetch.clone();
         (fetch.lock_timeout, fetch.poll_timeout) =
@@ -230,6 +239,18 @@ impl StoreLayer for FaultyLayer {
         commit.lock_token = self.token_for_commit(&commit.lock_token).await?;
         let committed = self.inner().commit_turn(&commit).await;
         if self.has(StoreFault::UnknownTokensAreAccepted) { Ok(()) } else { committed }
+    }
+
+    async fn commit_step(&self, step: &StepCommit) -> Result<StepAnswer, ProviderError> {
+        let mut step = step.clone();
+        if self.has(StoreFault::CancelledRowsAreKept) {
+            step.turn.cancelled_activities.clear();
+        }
+        let answer = self.inner().commit_step(&step).await?;
+        if matches!(answer, StepAnswer::Committed(_)) {
+            self.record.steps.fetch_add(1, Ordering::SeqCst);
+        }
+        Ok(answer)
     }
 
     async fn abandon_turn(&self, abandon: &TurnAbandon) -> Result<(), ProviderError> {

@@ -1,10 +1,11 @@
 //! The management side of a store with a fault.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use async_trait::async_trait;
 use everturn_conformance::AdminLayer;
-use everturn_provider::management::{DeleteInstanceResult, PruneOptions, PruneResult};
+use everturn_provider::management::{DeleteInstanceResult, PruneOptions, PruneResult, SystemMetrics};
 use everturn_provider::store::{RawWrites, Store};
 use everturn_provider::{MemoryProvider, ProviderAdmin, ProviderError};
 
@@ -50,6 +51,14 @@ impl AdminLayer for FaultyAdmin {
             }
         }
         Ok(deleted)
+    }
+
+    async fn get_system_metrics(&self) -> Result<SystemMetrics, ProviderError> {
+        let mut metrics = self.inner.get_system_metrics().await?;
+        if self.fault == StoreFault::StepsCountAsExecutions {
+            metrics.total_executions += self.record.steps.load(Ordering::SeqCst);
+        }
+        Ok(metrics)
     }
 
     async fn prune_executions(

@@ -3,10 +3,10 @@
 use std::panic::catch_unwind;
 
 use everturn_conformance::{
-    abandon_turn, arrival_order, capability_filter, commit_turn, damage, delete, dropped_futures,
-    fetch_turns, fetch_work, kv_executions, long_poll, missing_handlers, model, notes, poison, prune,
-    read_custom_status, read_execution, renew, run, session_places, sessions, settle_work, submit, tags,
-    tokens, warm, watch,
+    abandon_turn, arrival_order, capability_filter, commit_step, commit_turn, damage, delete,
+    dropped_futures, fetch_turns, fetch_work, kv_executions, long_poll, missing_handlers, model, notes,
+    poison, prune, read_custom_status, read_execution, renew, run, session_places, sessions, settle_work,
+    submit, tags, tokens, warm, watch,
 };
 
 use crate::faulty::{FaultyFactory, StoreFault};
@@ -99,6 +99,9 @@ noticed! {
         by submit::the_first_start_of_an_id_creates_it_and_later_ones_find_it_existing;
     forgotten_sessions_of_a_renewal: SessionsOfARenewalAreForgotten
         by renew::locks_and_sessions_are_renewed_together;
+    a_step_counted_as_an_execution: StepsCountAsExecutions by commit_step::a_chain_of_steps_is_one_execution;
+    an_activity_that_a_step_cancels_and_that_stays: CancelledRowsAreKept
+        by commit_step::an_activity_that_the_step_schedules_and_drops_is_given_to_no_worker;
 }
 
 /// The model test notices faults, too, and prints the few operations that show them.

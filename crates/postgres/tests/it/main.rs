@@ -6,5 +6,12 @@
     reason = "tests report by panicking"
 )]
 
+mod batches;
 mod conformance;
+mod many_waiting;
 mod model;
+mod outages;
+mod proxy;
+mod server_time;
+mod store;
+mod unread_locks;
