@@ -65,7 +65,8 @@ impl RecordedStore {
         let was_frozen = freezes != self.process.freezes();
         // A frozen process does not know for how long the answer has been there.
         let given_at = if was_frozen { called } else { at };
-        let lock = NewLock { token, holder: self.holder(), lasts: fetch.lock_timeout, state };
+        let (lasts, attempt_count, deaths) = (fetch.lock_timeout, turn.attempt_count, scenario.deaths());
+        let lock = NewLock { token, holder: self.holder(), lasts, state, attempt_count, deaths };
         scenario.records().recorder.turn_fetched(turn, &lock, given_at, at, &scenario.store_clock);
         if state == LockState::Void && turn.warm.is_some() && !was_frozen {
             // It was answered before its batch was committed, and then the batch was lost.
@@ -77,7 +78,8 @@ impl RecordedStore {
         let (scenario, at) = (&self.scenario, self.scenario.moment());
         let token = work.lock_token.as_str();
         let state = self.lock_state(LockKind::WorkItem, token, freezes);
-        let lock = NewLock { token, holder: self.holder(), lasts: fetch.lock_timeout, state };
+        let (lasts, attempt_count, deaths) = (fetch.lock_timeout, work.attempt_count, scenario.deaths());
+        let lock = NewLock { token, holder: self.holder(), lasts, state, attempt_count, deaths };
         let clock = &scenario.store_clock;
         scenario.records().recorder.work_fetched(&work.item, &lock, at, clock);
         if let (WorkItem::ActivityExecute { session_id: Some(session_id), .. }, Some(config)) =

@@ -13,6 +13,7 @@ use tokio::time::Instant;
 
 use crate::failing_verb::FailingVerb;
 use crate::fault_plan::{Fault, FaultInjector};
+use crate::plan::NODES;
 use crate::process::Process;
 use crate::random::SeededRandom;
 use crate::recorder::{ClientRequest, Histories, Recorder, WorldTime};
@@ -127,6 +128,15 @@ impl Scenario {
     /// world would never be dropped.
     pub(crate) fn forget_records(&self) {
         self.records().recorder = Recorder::default();
+    }
+
+    /// How many processes have died.
+    pub(crate) fn deaths(&self) -> u32 {
+        let records = self.records();
+        let count = |fault: Fault| records.faults.effects().get(&fault).copied().unwrap_or(0);
+        let died =
+            count(Fault::CrashBefore) + count(Fault::CrashAfter) + NODES as u64 * count(Fault::PowerCut);
+        u32::try_from(died).unwrap_or(u32::MAX)
     }
 
     pub(crate) fn take_trace(&self) -> String {

@@ -53,6 +53,10 @@ pub(crate) struct NewLock<'a> {
     /// How long it was asked to last.
     pub(crate) lasts: Duration,
     pub(crate) state: LockState,
+    /// How often it was tried, with this one, as the store has it.
+    pub(crate) attempt_count: u32,
+    /// How many processes have died so far.
+    pub(crate) deaths: u32,
 }
 
 /// All locks of a world. Its methods return what must not be.

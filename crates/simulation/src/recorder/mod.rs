@@ -141,7 +141,7 @@ impl Recorder {
         let instance = &fetched.item.instance;
         let violations = self.locks.fetched(instance.clone(), lock, at, clock);
         self.violated_if(violations);
-        self.note_takeovers(instance, instance);
+        self.note_takeovers(instance, instance, lock);
         if let Some(held) = self.locks.get_mut(&fetched.lock_token) {
             held.given_at = given_at.monotonic;
         }
@@ -162,9 +162,14 @@ impl Recorder {
         }
     }
 
-    /// An instance, or an activity of one, that was taken over as often as it may be tried is poisoned, rightly.
-    fn note_takeovers(&mut self, what: &str, instance: &str) {
-        if self.locks.takeovers(what) >= RuntimeOptions::default().max_attempts {
+    /// An instance, or an activity of one, that was taken over as often as it may be tried is poisoned, rightly. Where the store
+    /// answers fetches from another thread, a process may have died after its fetch had locked something and before the answer
+    /// came: each attempt that was not seen needs such a death.
+    fn note_takeovers(&mut self, what: &str, instance: &str, lock: &NewLock<'_>) {
+        let seen = self.locks.takeovers(what);
+        let deaths = if lock.holder.is_some() { lock.deaths } else { 0 };
+        let not_seen = lock.attempt_count.saturating_sub(1).min(deaths).saturating_sub(seen);
+        if seen + not_seen >= RuntimeOptions::default().max_attempts {
             self.worn_out.insert(root_of(instance).to_owned());
         }
     }
@@ -392,7 +397,7 @@ impl Recorder {
         let key = (instance.clone(), *execution_id, *id);
         let violations = self.locks.fetched(format!("{key:?}"), lock, at, clock);
         self.violated_if(violations);
-        self.note_takeovers(&format!("{key:?}"), instance);
+        self.note_takeovers(&format!("{key:?}"), instance, lock);
         self.check_wanted(&key, "was fetched");
         if lock.state != LockState::Void && self.settled.contains(&format!("{key:?}")) {
             self.violated(format!("G3: activity {key:?} was fetched after its end was acknowledged"));
